@@ -1,0 +1,153 @@
+"""Writing that survives a kill, and digests of what was written.
+
+Every file appears at its final name complete or not at all: it is written to a unique temporary name in the same
+folder, flushed, synced and renamed. A folder is built the same way. Errors of the disk become one clear message.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ablation.errors import AblationError
+
+TEMPORARY_PREFIX = ".partial-"
+MARKER = "complete.json"
+
+
+class DiskError(AblationError):
+    """The disk refused a write; nothing that was there before has been touched."""
+
+
+@contextmanager
+def disk_errors(path: Path):
+    """Turn an `OSError` while writing `path` into a `DiskError` that names it."""
+    try:
+        yield
+    except OSError as error:
+        raise DiskError(
+            f"{path}: could not be written: {error.strerror or error}",
+            hint="Nothing was lost: free some space or fix the permissions and run the same command again.",
+        ) from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames inside `folder` durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_with(path: Path, write: Callable[[Path], None]) -> None:
+    """Let `write` fill a temporary file beside `path`, sync it and rename it to `path`."""
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=TEMPORARY_PREFIX, suffix=path.suffix, dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            write(temporary)
+            with temporary.open("rb") as written:
+                os.fsync(written.fileno())
+            temporary.chmod(0o644)
+            os.replace(temporary, path)
+            sync_folder(path.parent)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write `data` to `path` atomically and durably."""
+    write_with(path, lambda temporary: temporary.write_bytes(data))
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write `value` as JSON with sorted keys, so that equal values give equal bytes."""
+    write_bytes(path, json_bytes(value))
+
+
+def json_bytes(value: Any) -> bytes:
+    """`value` as readable JSON bytes with sorted keys; a NaN or infinity is a bug of ours."""
+    return (json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def write_folder(path: Path, fill: Callable[[Path], None]) -> None:
+    """Let `fill` build a folder, mark it with the size and digest of every file, and rename it to `path`."""
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX, dir=path.parent))
+        try:
+            fill(temporary)
+            write_json(temporary / MARKER, {"files": folder_files(temporary)})
+            for file in temporary.iterdir():
+                with file.open("rb") as written:
+                    os.fsync(written.fileno())
+            sync_folder(temporary)
+            temporary.chmod(0o755)
+            if path.exists():  # unmarked, or it would not be written again
+                shutil.rmtree(path)
+            os.replace(temporary, path)
+            sync_folder(path.parent)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+
+
+def folder_files(folder: Path) -> dict[str, dict[str, Any]]:
+    """Name -> size and SHA-256 of every file in `folder` (its marker left out)."""
+    return {
+        file.relative_to(folder).as_posix(): {"bytes": file.stat().st_size, "sha256": sha256_file(file)}
+        for file in sorted(folder.rglob("*"))
+        if file.is_file() and file.name != MARKER and not file.name.startswith(TEMPORARY_PREFIX)
+    }
+
+
+def folder_is_complete(folder: Path) -> bool:
+    """True if `folder` has a marker and every file that it names has that size and digest."""
+    try:
+        marked = json.loads((folder / MARKER).read_bytes())["files"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return bool(marked) and marked == folder_files(folder)
+
+
+def remove_partial(folder: Path) -> list[Path]:
+    """Remove what a killed writer left below `folder`; returns what was removed."""
+    if not folder.is_dir():
+        return []
+    leftovers = sorted(folder.rglob(f"{TEMPORARY_PREFIX}*"))
+    for path in leftovers:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+    return leftovers
+
+
+def sha256_bytes(data: bytes) -> str:
+    """Hex SHA-256 of `data`."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def sha256_file(path: Path) -> str:
+    """Hex SHA-256 of a file's bytes, read in pieces."""
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def sha256_path(path: Path) -> str:
+    """Hex SHA-256 of a file, or of a folder: the digest of the sorted lines `name NUL digest NL` of its files."""
+    if path.is_file():
+        return sha256_file(path)
+    lines = [f"{name}\0{entry['sha256']}\n" for name, entry in sorted(folder_files(path).items())]
+    return sha256_bytes("".join(lines).encode())

@@ -1,0 +1,75 @@
+"""Files that a plan needs and names by digest: models, adapters, problems."""
+
+from __future__ import annotations
+
+from pydantic import model_validator
+
+from ablation.plan.section import Digest, PositiveInt, Section, Text
+
+
+class Resource(Section):
+    """A file or folder outside the plan. `at` is one of
+
+    - `package:PATH` - shipped in this package, below `ablation/assets/`;
+    - `recipe:NAME/PATH` - made on first use by a recipe of this package (`ablation prepare`), then cached;
+    - `hub:ORG/NAME@REVISION` - a model hub repository at a full commit hash;
+    - anything else is a path, relative to the plan's folder.
+    """
+
+    at: Text
+    """Where it is."""
+    sha256: Digest | None = None
+    """Digest of the file, or of the folder's sorted `name NUL digest NL` lines. May be left out only for `recipe:` (the lock
+    records what the recipe made) and `hub:` (the revision pins it)."""
+    owed: Text | None = None
+    """Why the digest cannot be given yet (the file is not at hand). A run refuses until the file and its digest are there."""
+
+    @model_validator(mode="after")
+    def _pinned(self) -> Resource:
+        pinned_elsewhere = self.at.startswith(("recipe:", "hub:"))
+        if self.sha256 is None and self.owed is None and not pinned_elsewhere:
+            raise ValueError("needs `sha256` (or `owed: WHY` if the file is not at hand)")
+        if self.sha256 is not None and self.owed is not None:
+            raise ValueError("has both `sha256` and `owed`; keep one")
+        return self
+
+
+class Lora(Section):
+    """The shape of the adapter that every arm trains."""
+
+    rank: PositiveInt
+    alpha: PositiveInt
+    targets: list[Text]
+    """Module names, for instance q_proj, gate_proj, lm_head."""
+
+
+class ThinkingTokens(Section):
+    """The tokens that frame thinking and end a turn, each one token of the model's tokenizer."""
+
+    open: Text = "<think>"
+    close: Text = "</think>"
+    end: list[Text]
+    """Every token that ends a turn."""
+
+
+class Model(Section):
+    """The model that every arm starts from."""
+
+    base: Resource
+    start_adapter: Resource
+    """LoRA weights that every arm starts from."""
+    lora: Lora
+    tokens: ThinkingTokens
+    dtype: str = "float32"
+    """Type of the frozen base weights: `float32` or `bfloat16`. The adapter and Adam are always float32."""
+    parameters: PositiveInt
+    """Parameters of the base model: what `plan show` computes time and memory from."""
+    layers: PositiveInt
+    hidden_size: PositiveInt
+    vocabulary: PositiveInt
+
+    @model_validator(mode="after")
+    def _dtype(self) -> Model:
+        if self.dtype not in ("float32", "bfloat16"):
+            raise ValueError("dtype must be `float32` or `bfloat16`")
+        return self
