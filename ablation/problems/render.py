@@ -1,0 +1,109 @@
+"""The prompt as the model sees it: chat template, effort switch, token ids and their digest."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ablation.errors import UsageError
+from ablation.plan.resources import ThinkingTokens
+from ablation.problems.problem import Problem
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A rendered prompt."""
+
+    ids: list[int]
+    sha256: str
+    """Hex SHA-256 over the ids as little-endian int32."""
+    opens_thinking: bool
+    """The prompt ends inside a thinking block, so the first sampled token is already thinking."""
+
+
+@dataclass(frozen=True)
+class TokenIds:
+    """Ids of the tokens that frame thinking and end a turn."""
+
+    open: int
+    close: int
+    end: tuple[int, ...]
+
+
+def token_ids(tokenizer: PreTrainedTokenizerBase, tokens: ThinkingTokens) -> TokenIds:
+    """Ids of the plan's tokens.
+
+    Raises:
+        UsageError: one of them is not exactly one token of this tokenizer, or two of them are the same token.
+    """
+    end = tuple(_one_token(tokenizer, text, f"model.tokens.end[{place}]") for place, text in enumerate(tokens.end))
+    if not end:
+        raise UsageError("model.tokens.end: is empty", hint="Name at least one token that ends a turn.")
+    opening = _one_token(tokenizer, tokens.open, "model.tokens.open")
+    closing = _one_token(tokenizer, tokens.close, "model.tokens.close")
+    ids = TokenIds(opening, closing, end)
+    named = (ids.open, ids.close, *ids.end)
+    if len(set(named)) != len(named):
+        raise UsageError("model.tokens: two of them are the same token", hint="open, close and every end token must differ.")
+    return ids
+
+
+def render_prompt(tokenizer: PreTrainedTokenizerBase, problem: Problem, effort: str, tokens: ThinkingTokens) -> Prompt:
+    """The prompt of `problem` at `effort`: one user turn and the generation prompt; the template gets `reasoning_effort`.
+
+    Raises:
+        UsageError: the tokenizer has no chat template, or the template fails.
+    """
+    from jinja2 import TemplateError
+
+    ids = token_ids(tokenizer, tokens)
+    if not tokenizer.chat_template:
+        raise UsageError(
+            "model.base: the tokenizer has no chat template", hint="Put a chat_template.jinja into the model folder."
+        )
+    try:
+        rendered = tokenizer.apply_chat_template(
+            [{"role": "user", "content": problem.prompt}],
+            add_generation_prompt=True,
+            tokenize=True,
+            return_dict=False,
+            reasoning_effort=effort,
+        )
+    except TemplateError as error:
+        raise UsageError(
+            f"problem `{problem.id}` at effort `{effort}`: the chat template failed: {error}",
+            hint="Fix the chat template of model.base, or leave this effort out of problems.cells.",
+        ) from error
+    prompt = [int(token) for token in rendered]
+    return Prompt(prompt, ids_sha256(prompt), ends_inside_thinking(prompt, ids))
+
+
+def ids_sha256(ids: list[int]) -> str:
+    """Hex SHA-256 over `ids` as little-endian int32."""
+    return hashlib.sha256(struct.pack(f"<{len(ids)}i", *ids)).hexdigest()
+
+
+def ends_inside_thinking(ids: list[int], tokens: TokenIds) -> bool:
+    """True if the last opening token comes after the last closing token."""
+    for token in reversed(ids):
+        if token == tokens.close:
+            return False
+        if token == tokens.open:
+            return True
+    return False
+
+
+def _one_token(tokenizer: PreTrainedTokenizerBase, text: str, field: str) -> int:
+    ids = tokenizer.encode(text, add_special_tokens=False)
+    if len(ids) != 1 or ids[0] == tokenizer.unk_token_id:
+        found = "is not in the vocabulary" if len(ids) == 1 else f"is {len(ids)} tokens"
+        raise UsageError(
+            f"{field}: `{text}` {found} of model.base's tokenizer",
+            hint="Name a text that the tokenizer has as one token (a special or added token).",
+        )
+    return ids[0]

@@ -1,0 +1,66 @@
+import pytest
+
+from ablation.errors import UsageError
+from ablation.problems.problem import Problem, load_problems, problem_line
+
+GOOD = '{"id": "a-1", "source": "sum", "prompt": "1+1=", "grader": "integer", "gold": "2"}'
+
+
+def load(tmp_path, *lines: str | bytes):
+    path = tmp_path / "problems.jsonl"
+    path.write_bytes(b"\n".join(line if isinstance(line, bytes) else line.encode() for line in lines))
+    return load_problems(path)
+
+
+def test_reads_problems_in_file_order_by_id(tmp_path):
+    second = '{"id": "b", "source": "größe", "prompt": "?", "grader": "exact", "gold": "é", "tags": ["x", "y"]}'
+    problems = load(tmp_path, GOOD, "", second, "")
+    assert list(problems) == ["a-1", "b"]
+    assert problems["a-1"] == Problem("a-1", "sum", "1+1=", "integer", "2")
+    assert problems["b"] == Problem("b", "größe", "?", "exact", "é", ("x", "y"))
+
+
+def test_problem_line_is_what_load_problems_reads(tmp_path):
+    written = [Problem("a", "s", 'say "é"\n', "exact", "\\frac{1}{2}", ("t",)), Problem("b", "s", "p", "integer", "1")]
+    assert list(load(tmp_path, *map(problem_line, written)).values()) == written
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("not json", ":3: not JSON"),
+        ('{"id": "x"', ":3: not JSON"),  # a torn last line
+        ("[1]", ":3: found a list, not an object"),
+        (GOOD.replace('"gold": "2"', '"gold": 2'), ":3: gold: found a number, not a text"),
+        (GOOD.replace('"gold": "2"', '"gold": null'), ":3: gold: found null, not a text"),
+        (GOOD.replace(', "gold": "2"', ""), ":3: gold: is missing"),
+        (GOOD.replace('"gold"', '"answer"'), ":3: unknown field `answer`"),
+        (GOOD.replace('"integer"', '"intger"'), ":3: grader: unknown grader `intger`"),
+        (GOOD.replace('"1+1="', '" "'), ":3: prompt: is empty"),
+        (GOOD.replace('"a-1"', '"a 1"'), ":3: id: `a 1` is not an id"),
+        (GOOD.replace('"a-1"', '"a@low"'), ":3: id: `a@low` is not an id"),
+        (GOOD.replace('"gold": "2"', '"gold": "2", "gold": "3"'), ":3: gold: the field is there twice"),
+        (GOOD.replace('"gold"', '"tags": "x", "gold"'), ":3: tags: must be a list of texts"),
+        (b'{"id": "\xc3', ":3: not UTF-8"),
+        ("[" * 100_000, ":3: n"),
+    ],
+)
+def test_a_bad_line_is_one_error_with_file_line_and_field(tmp_path, line, said):
+    other = GOOD.replace("a-1", "other")
+    with pytest.raises(UsageError) as caught:
+        load(tmp_path, other, "", line)
+    assert "problems.jsonl" + said in caught.value.message
+    assert caught.value.hint
+    assert len(caught.value.message.splitlines()) == 1
+
+
+def test_a_duplicate_id_names_both_lines(tmp_path):
+    with pytest.raises(UsageError, match=r":3: id: `a-1` was used before, in line 1"):
+        load(tmp_path, GOOD, GOOD.replace("a-1", "b"), GOOD)
+
+
+def test_an_empty_or_missing_file_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="no problem"):
+        load(tmp_path, "", " ")
+    with pytest.raises(UsageError, match=r"missing\.jsonl: could not be read: No such file"):
+        load_problems(tmp_path / "missing.jsonl")
