@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from ablation.plan.section import NonNegativeFloat, PositiveFloat, PositiveInt, Section, Share, Text
+from ablation.plan.section import NonNegativeFloat, PositiveFloat, PositiveInt, Section, Share, Text, refuse_any
 
 
 class KLAnchor(Section):
@@ -36,10 +36,12 @@ class Arm(Section):
 
     @model_validator(mode="after")
     def _combination(self) -> Arm:
+        problems: list[tuple[tuple[str | int, ...], str]] = []
         if self.kl is not None and self.kl.damp_only and self.advantages != "positive":
-            raise ValueError("`kl.damp_only` needs `advantages: positive` (it damps positive weights)")
+            problems.append((("kl", "damp_only"), "needs `advantages: positive` (it damps positive weights)"))
         if self.advantages == "positive" and self.finish_push > 0:
-            raise ValueError("`finish_push` puts negative weight on truncated rollouts; `advantages: positive` forbids it")
+            problems.append((("finish_push",), "puts negative weight on truncated rollouts; `advantages: positive` forbids it"))
+        refuse_any(problems)
         return self
 
 

@@ -8,8 +8,19 @@ from pydantic import Field, model_validator
 
 from ablation.plan.arms import Arm, Training
 from ablation.plan.resources import Model, Resource
-from ablation.plan.rules import StopRule, Verdict
-from ablation.plan.section import Name, NonNegativeFloat, PositiveFloat, PositiveInt, Section, Seed, Share, Text
+from ablation.plan.rules import StopRule, Verdict, rule_list_problems
+from ablation.plan.section import (
+    Name,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    Section,
+    Seed,
+    Share,
+    Text,
+    did_you_mean,
+    refuse_any,
+)
 
 EFFORTS = ("low", "medium", "xhigh")
 START = "start"
@@ -55,14 +66,18 @@ class Problems(Section):
 
     @model_validator(mode="after")
     def _cells(self) -> Problems:
+        problems: list[tuple[tuple[str | int, ...], str]] = []
         for effort, ids in self.cells.items():
             if effort not in EFFORTS:
-                raise ValueError(f"unknown effort `{effort}`; known: {', '.join(EFFORTS)}")
-            repeated = sorted({name for name in ids if ids.count(name) > 1})
-            if repeated:
-                raise ValueError(f"effort `{effort}` lists {', '.join(repeated)} more than once")
+                text = f"unknown effort `{effort}`; known: {', '.join(EFFORTS)}{did_you_mean(effort, EFFORTS)}"
+                problems.append((("cells", effort), text))
+            first: dict[str, int] = {}
+            for index, name in enumerate(ids):
+                if first.setdefault(name, index) != index:
+                    problems.append((("cells", effort, index), f"cell `{name}@{effort}` is listed twice"))
         if not any(self.cells.values()):
-            raise ValueError("there is no cell")
+            problems.append((("cells",), "there is no cell"))
+        refuse_any(problems)
         return self
 
 
@@ -127,20 +142,52 @@ class Plan(Section):
 
     @model_validator(mode="after")
     def _cross_checks(self) -> Plan:
-        replication = self.verdict.replication
-        if replication.control not in self.arms:
-            raise ValueError(f"verdict.replication.control: there is no arm `{replication.control}`")
-        if next(iter(self.arms)) != replication.control:
-            raise ValueError(f"arms: the control `{replication.control}` must be listed first")
-        if START in self.arms:
-            raise ValueError(f"arms: `{START}` is the starting model's name and cannot be an arm's")
-        if replication.family not in self.families:
-            raise ValueError(f"verdict.replication.family: there is no family `{replication.family}`")
-        if replication.family == self.main_family:
-            raise ValueError("verdict.replication.family: must be another family than the first one")
-        seeds = [family.seed for family in self.families.values()]
-        if len(set(seeds)) != len(seeds):
-            raise ValueError("families: two families have the same seed")
-        if self.training.updates > len(self.cells):
-            raise ValueError("training.updates: more updates than cells, so an update would have none")
+        refuse_any(cross_problems(self))
         return self
+
+
+def cross_problems(plan: Plan) -> list[tuple[tuple[str | int, ...], str]]:
+    """What is wrong between sections that are right one by one."""
+    problems: list[tuple[tuple[str | int, ...], str]] = []
+    replication = plan.verdict.replication
+    if not plan.arms:
+        problems.append((("arms",), "there is no arm"))
+    elif replication.control not in plan.arms:
+        at = ("verdict", "replication", "control")
+        suggestion = did_you_mean(replication.control, plan.arms)
+        problems.append((at, f"there is no arm `{replication.control}`; arms: {', '.join(plan.arms)}{suggestion}"))
+    elif next(iter(plan.arms)) != replication.control:
+        problems.append((("arms", replication.control), f"the control `{replication.control}` must be listed first"))
+    if START in plan.arms:
+        problems.append((("arms", START), f"`{START}` is the starting model's name and cannot be an arm's"))
+    folded: dict[str, str] = {}
+    for section, names in (("arms", plan.arms), ("families", plan.families)):
+        folded.clear()
+        for name in names:
+            other = folded.setdefault(name.lower(), name)
+            if other != name:
+                problems.append(((section, name), f"`{name}` and `{other}` are one folder where names ignore case; rename one"))
+    at = ("verdict", "replication", "family")
+    if replication.family not in plan.families:
+        suggestion = did_you_mean(replication.family, plan.families)
+        problems.append((at, f"there is no family `{replication.family}`; families: {', '.join(plan.families)}{suggestion}"))
+    elif replication.family == plan.main_family:
+        problems.append((at, f"`{replication.family}` is the first family; the replication needs another one"))
+    seeds: dict[int, str] = {}
+    for name, family in plan.families.items():
+        other = seeds.setdefault(family.seed, name)
+        if other != name:
+            problems.append((("families", name, "seed"), f"found {family.seed}, which is family `{other}`'s; each needs its own"))
+    if plan.training.updates > len(plan.cells):
+        text = f"found {plan.training.updates} updates of {len(plan.cells)} cells, so an update would have none"
+        problems.append((("training", "updates"), text))
+    rollouts = plan.sweep_rollouts
+    problems += rule_list_problems(plan.verdict.damage, rollouts, ("verdict", "damage"))
+    problems += rule_list_problems(plan.stop_rules, None, ("stop_rules",))
+    for name in ("held_out", "never_used"):
+        section = getattr(plan.verdict, name)
+        if section is not None:
+            problems += rule_list_problems(section.rules, section.rollouts, ("verdict", name, "rules"))
+    if plan.verdict.release is not None:
+        problems += rule_list_problems(plan.verdict.release.guards, None, ("verdict", "release", "guards"))
+    return problems

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from typing import Literal
+
 from pydantic import model_validator
 
-from ablation.plan.section import Digest, PositiveInt, Section, Text
+from ablation.plan.section import Digest, PositiveInt, Section, Text, refuse_any
+
+HUB = re.compile(r"[\w.-]+/[\w.-]+@[0-9a-f]{40}", re.ASCII)
 
 
 class Resource(Section):
@@ -26,11 +31,20 @@ class Resource(Section):
 
     @model_validator(mode="after")
     def _pinned(self) -> Resource:
-        pinned_elsewhere = self.at.startswith(("recipe:", "hub:"))
-        if self.sha256 is None and self.owed is None and not pinned_elsewhere:
-            raise ValueError("needs `sha256` (or `owed: WHY` if the file is not at hand)")
+        problems: list[tuple[tuple[str | int, ...], str]] = []
+        scheme, _, rest = self.at.partition(":")
+        if scheme == "hub" and not HUB.fullmatch(rest):
+            problems.append((("at",), f"found `{self.at}`; allowed: `hub:ORG/NAME@REVISION` with a commit hash of 40 hex digits"))
+        if scheme in ("package", "recipe"):
+            parts = rest.split("/")
+            if any(part in ("", ".", "..") for part in parts) or (scheme == "recipe" and len(parts) < 2):
+                form = "`package:PATH`" if scheme == "package" else "`recipe:NAME/PATH`"
+                problems.append((("at",), f"found `{self.at}`; allowed: {form}, without `.` and `..`"))
+        if self.sha256 is None and self.owed is None and scheme not in ("recipe", "hub"):
+            problems.append(((), "needs `sha256` (or `owed: WHY` if the file is not at hand)"))
         if self.sha256 is not None and self.owed is not None:
-            raise ValueError("has both `sha256` and `owed`; keep one")
+            problems.append((("owed",), "there is a `sha256` too; keep one of them"))
+        refuse_any(problems)
         return self
 
 
@@ -60,16 +74,10 @@ class Model(Section):
     """LoRA weights that every arm starts from."""
     lora: Lora
     tokens: ThinkingTokens
-    dtype: str = "float32"
-    """Type of the frozen base weights: `float32` or `bfloat16`. The adapter and Adam are always float32."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Type of the frozen base weights. The adapter and Adam are always float32."""
     parameters: PositiveInt
     """Parameters of the base model: what `plan show` computes time and memory from."""
     layers: PositiveInt
     hidden_size: PositiveInt
     vocabulary: PositiveInt
-
-    @model_validator(mode="after")
-    def _dtype(self) -> Model:
-        if self.dtype not in ("float32", "bfloat16"):
-            raise ValueError("dtype must be `float32` or `bfloat16`")
-        return self

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Literal
 
 from pydantic import model_validator
 
-from ablation.plan.section import Name, Section, Text
+from ablation.plan.resources import Resource
+from ablation.plan.section import Name, PositiveInt, Section, Text, did_you_mean, refuse_any
 
 Operator = Literal["<", "<=", ">", ">="]
+OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 COUNT_MEASURES = ("correct", "clean", "truncated", "looping", "truncated_or_looping", "no_answer")
-VALUE_MEASURES = ("logprob", "top20_entropy", "top20_mass", "cjk_share", "tokens_per_correct", "clean_length", "agent_turn", "total_tokens")
+VALUE_MEASURES = (
+    "logprob",
+    "top20_entropy",
+    "top20_mass",
+    "cjk_share",
+    "tokens_per_correct",
+    "clean_length",
+    "agent_turn",
+    "total_tokens",
+)
 MEASURES = COUNT_MEASURES + VALUE_MEASURES
 RATIO_MEASURES = ("tokens_per_correct", "clean_length", "jointly_correct_length", "agent_turn", "cjk_share")
 UPDATE_MEASURES = ("logprob", "truncated_or_looping_share", "nonfinite", "negative_share", "truncated_share", "kl_share")
@@ -33,13 +45,14 @@ class Rule(Section):
 
     @model_validator(mode="after")
     def _known(self) -> Rule:
-        if self.compare.startswith("ratio"):
-            if self.measure not in RATIO_MEASURES:
-                raise ValueError(f"`{self.measure}` has no ratio; measures with one: {', '.join(RATIO_MEASURES)}")
-        elif self.measure not in MEASURES:
-            raise ValueError(f"unknown measure `{self.measure}`; known: {', '.join(MEASURES)}")
-        if self.measure in COUNT_MEASURES and isinstance(self.limit, float) and not self.limit.is_integer():
-            raise ValueError(f"`{self.measure}` is a count; its limit must be a whole number")
+        known = RATIO_MEASURES if self.compare.startswith("ratio") else MEASURES
+        if self.measure not in known:
+            what = "has no ratio; measures with one" if self.measure in MEASURES else "is no measure; known"
+            text = f"`{self.measure}` {what}: {', '.join(known)}{did_you_mean(self.measure, known)}"
+            refuse_any([(("measure",), text)])
+        whole = isinstance(self.limit, int) or self.limit.is_integer()
+        if self.measure in COUNT_MEASURES and self.compare in ("value", "change") and not whole:
+            refuse_any([(("limit",), f"found {self.limit}; `{self.measure}` is a count, so its limit is a whole number")])
         return self
 
 
@@ -55,8 +68,28 @@ class StopRule(Section):
     @model_validator(mode="after")
     def _known(self) -> StopRule:
         if self.measure not in UPDATE_MEASURES:
-            raise ValueError(f"`{self.measure}` is not measured at an update; known: {', '.join(UPDATE_MEASURES)}")
+            known = ", ".join(UPDATE_MEASURES)
+            text = f"`{self.measure}` is not measured at an update; known: {known}{did_you_mean(self.measure, UPDATE_MEASURES)}"
+            refuse_any([(("measure",), text)])
         return self
+
+
+def rule_list_problems(rules: list, rollouts: int | None, at: tuple[str, ...]) -> list[tuple[tuple[str | int, ...], str]]:
+    """Names used twice, and limits that no count of `rollouts` can meet (or that every count meets)."""
+    problems: list[tuple[tuple[str | int, ...], str]] = []
+    first: dict[str, int] = {}
+    for index, rule in enumerate(rules):
+        if first.setdefault(rule.name, index) != index:
+            problems.append(((*at, index, "name"), f"two rules are called `{rule.name}`"))
+        if rollouts is None or rule.measure not in COUNT_MEASURES or rule.compare not in ("value", "change"):
+            continue
+        low, high = (0, rollouts) if rule.compare == "value" else (-rollouts, rollouts)
+        outcomes = {OPERATORS[rule.op](end, rule.limit) for end in (low, high)}
+        if len(outcomes) == 1:
+            always = "always" if outcomes == {True} else "never"
+            text = f"found {rule.limit}; with {rollouts} rollouts the number is {low} to {high}, so the rule {always} holds"
+            problems.append(((*at, index, "limit"), text))
+    return problems
 
 
 class Replication(Section):
@@ -70,30 +103,35 @@ class Replication(Section):
 class BlindedRead(Section):
     """Pairs that both models solved on the same seed, one a problem; `passes` of `pairs` must pass."""
 
-    pairs: int
-    passes: int
+    pairs: PositiveInt
+    passes: PositiveInt
+
+    @model_validator(mode="after")
+    def _reachable(self) -> BlindedRead:
+        if self.passes > self.pairs:
+            refuse_any([(("passes",), f"found {self.passes} of {self.pairs} pairs, which cannot be reached")])
+        return self
 
 
 class HeldOut(Section):
     """Every rule must hold for a win; it is verified only by a passed blinded read."""
 
-    rollouts: int
+    rollouts: PositiveInt
     """Rollouts of each model in the stage."""
     rules: list[Rule]
     blinded_read: BlindedRead
+    problems: Resource | None = None
+    """The held-out problems, named before training."""
 
 
 class NeverUsed(Section):
     """Every rule must hold for `CONFIRMED`."""
 
-    rollouts: int
+    rollouts: PositiveInt
+    """Rollouts of each model in the stage."""
     rules: list[Rule]
-
-
-class Guard(Section):
-    """A rule that a release must pass, over and above its win."""
-
-    rule: Rule
+    problems: Resource | None = None
+    """Problems that nobody ever sampled, trained on or evaluated."""
 
 
 class Release(Section):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -11,6 +13,29 @@ class Section(BaseModel):
     """A closed, typed, frozen part of a plan: unknown keys and wrong types are errors, never guesses."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True)
+
+
+class Refusal(ValueError):
+    """What is wrong with a section whose fields are right one by one: (path below the section, what to say) pairs."""
+
+    def __init__(self, problems: list[tuple[tuple[str | int, ...], str]]) -> None:
+        super().__init__("; ".join(f"{'.'.join(map(str, path))}: {text}" if path else text for path, text in problems))
+        self.problems = problems
+
+
+def refuse_any(problems: list[tuple[tuple[str | int, ...], str]]) -> None:
+    """Raise a `Refusal` if there is anything in `problems`."""
+    if problems:
+        raise Refusal(problems)
+
+
+def did_you_mean(found: object, allowed: Iterable[str]) -> str:
+    """`; did you mean X?`, or nothing if no allowed word is near."""
+    allowed = list(allowed)
+    near = difflib.get_close_matches(str(found), allowed, n=1, cutoff=0.6)
+    if not near:  # case alone
+        near = [word for word in allowed if word.lower() == str(found).lower()]
+    return f"; did you mean `{near[0]}`?" if near else ""
 
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,39}$")]

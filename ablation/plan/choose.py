@@ -1,0 +1,30 @@
+"""Which plan a command means when `--plan` is left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ablation.errors import UsageError
+
+
+def lock_path(plan_path: Path) -> Path:
+    """`plans/NAME.yaml` -> `plans/NAME.lock`."""
+    return Path(plan_path).with_suffix(".lock")
+
+
+def choose_plan(option: Path | None, folder: Path = Path("plans")) -> Path:
+    """`option`, or the only locked plan in `folder`; otherwise a `UsageError` that lists the candidates."""
+    if option is not None:
+        return Path(option)
+    plans = sorted(folder.glob("*.yaml")) if folder.is_dir() else []
+    locked = [path for path in plans if lock_path(path).exists()]
+    if len(locked) == 1:
+        return locked[0]
+    if locked:
+        raise UsageError(f"{len(locked)} plans are locked: {', '.join(map(str, locked))}", hint="Say which one with --plan PLAN.")
+    if plans:
+        raise UsageError(
+            f"no plan in {folder}/ is locked; there are: {', '.join(map(str, plans))}",
+            hint="Lock one with `ablation plan lock PLAN`, or say which one with --plan PLAN.",
+        )
+    raise UsageError(f"there is no plan in {folder}/", hint="Start one with `ablation plan new NAME`, or name it with --plan.")

@@ -1,0 +1,48 @@
+"""Two resolved plans side by side, field by field."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+_ABSENT = object()
+
+
+def diff_trees(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """One line `  field.path: old -> new` for every value that differs, in the order of the plan."""
+    lines: list[str] = []
+
+    def walk(before: Any, after: Any, path: str) -> None:
+        if isinstance(before, dict) and isinstance(after, dict):
+            for key in [*after, *(key for key in before if key not in after)]:
+                walk(before.get(key, _ABSENT), after.get(key, _ABSENT), f"{path}.{key}" if path else key)
+        elif isinstance(before, list) and isinstance(after, list) and not path.startswith("order."):
+            for index in range(max(len(before), len(after))):
+                a = before[index] if index < len(before) else _ABSENT
+                b = after[index] if index < len(after) else _ABSENT
+                walk(a, b, f"{path}[{index}]")
+        elif not _same(before, after):
+            lines.append(f"  {path}: {_shown(before)} -> {_shown(after)}")
+
+    walk(old, new, "")
+    return lines
+
+
+def added_only(old: Any, new: Any) -> bool:
+    """True if `new` has everything that `old` has, and beyond it only fields of mappings."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        return all(key in new and added_only(value, new[key]) for key, value in old.items())
+    if isinstance(old, list) and isinstance(new, list):
+        return len(old) == len(new) and all(added_only(a, b) for a, b in zip(old, new, strict=True))
+    return _same(old, new)
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a == b and isinstance(a, bool) == isinstance(b, bool)  # True == 1
+
+
+def _shown(value: Any) -> str:
+    if value is _ABSENT:
+        return "(not there)"
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 200 else text[:197] + "..."

@@ -1,0 +1,105 @@
+"""From a plan file to a typed plan, or to every problem with it at once."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from ablation.errors import UsageError
+from ablation.files import sha256_bytes
+from ablation.plan.canonical import plan_digest
+from ablation.plan.explain import explain
+from ablation.plan.model import Plan
+from ablation.plan.yaml_reader import Document, Fault, read_yaml
+
+
+@dataclass(frozen=True)
+class LoadedPlan:
+    """A valid plan and the bytes that it was read from."""
+
+    plan: Plan
+    path: Path
+    data: bytes
+
+    @cached_property
+    def bytes_sha256(self) -> str:
+        """Digest of the file as it is: guards the gate."""
+        return sha256_bytes(self.data)
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of the canonical form: the plan's identity."""
+        return plan_digest(self.plan)
+
+
+class PlanError(UsageError):
+    """A plan that is not valid; `problems` has all that is wrong with it, in the order of the file."""
+
+    def __init__(self, path: Path, problems: list[Fault]) -> None:
+        self.path = path
+        self.problems = problems
+        super().__init__("\n".join(self._line(problem) for problem in problems))
+
+    def _line(self, problem: Fault) -> str:
+        where = field_path(problem.path)
+        return f"{self.path}:{problem.line}:{problem.column}: {where + ': ' if where else ''}{problem.text}"
+
+    def lines(self) -> list[str]:
+        return self.message.split("\n")
+
+
+def load_plan(path: Path) -> LoadedPlan:
+    """Read, check and type the plan at `path`. Raises `PlanError` with all problems, `UsageError` if it cannot be read."""
+    path = Path(path)
+    return parse_plan(path, read_plan_file(path))
+
+
+def read_plan_file(path: Path) -> bytes:
+    """The bytes of a plan file; a missing file is one clear `UsageError`."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        folder = path.parent
+        names = [file.name for file in sorted(folder.glob("*.yaml"))] if folder.is_dir() else []
+        near = difflib.get_close_matches(path.name, names, n=1) or names[:5]
+        hint = f"In {folder}/ there is: {', '.join(near)}." if near else "`ablation plan new NAME` writes a starting plan."
+        raise UsageError(f"{path}: there is no such plan", hint=hint) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"{path}: cannot be read: {reason}") from error
+
+
+def parse_plan(path: Path, data: bytes) -> LoadedPlan:
+    """`load_plan` for bytes that were read already; `path` is used for messages and for relative resources."""
+    document = read_yaml(data)
+    problems = list(document.faults)
+    plan = None
+    if isinstance(document.value, dict):
+        try:
+            plan = Plan.model_validate(document.value)
+        except ValidationError as error:
+            problems += [fault for fault in explain(error, document, Plan) if not hidden(fault, document)]
+    if problems:
+        raise PlanError(path, sorted(set(problems)))
+    assert plan is not None, "a document without faults is a mapping"
+    return LoadedPlan(plan, path, data)
+
+
+def hidden(fault: Fault, document: Document) -> bool:
+    """A problem at or below something that could not be read says nothing new."""
+    return any(fault.path[:length] in document.unread for length in range(len(fault.path) + 1))
+
+
+def field_path(path: tuple[Any, ...]) -> str:
+    """`("verdict", "damage", 0, "limit")` -> `verdict.damage[0].limit`."""
+    text = ""
+    for part in path:
+        if str(part).startswith("<"):  # a key that could not be read
+            break
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text

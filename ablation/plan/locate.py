@@ -1,0 +1,127 @@
+"""Where the files that a plan names are, and whether they are the ones that it means."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+from pydantic import BaseModel
+
+import ablation
+from ablation.errors import IntegrityError, UsageError
+from ablation.files import sha256_path
+from ablation.plan.model import Plan
+from ablation.plan.resources import Resource
+
+
+class HasPlan(Protocol):
+    """A loaded or a locked plan."""
+
+    plan: Plan
+    path: Path
+
+
+def cache_folder() -> Path:
+    """Where recipes keep what they made: `$ABLATION_CACHE`, or `~/.cache/ablation`."""
+    return Path(os.environ.get("ABLATION_CACHE") or Path.home() / ".cache" / "ablation")
+
+
+def hub_folder() -> Path:
+    """Where the model hub's client keeps its snapshots."""
+    if os.environ.get("HF_HUB_CACHE"):
+        return Path(os.environ["HF_HUB_CACHE"])
+    return Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface") / "hub"
+
+
+def locate(resource: Resource, plan_path: Path) -> Path:
+    """The path where `resource` is or would be; it need not exist."""
+    scheme, _, rest = resource.at.partition(":")
+    if scheme == "package":
+        return Path(ablation.__file__).parent / "assets" / rest
+    if scheme == "recipe":
+        return cache_folder() / "recipes" / rest
+    if scheme == "hub":
+        name, _, revision = rest.partition("@")
+        return hub_folder() / f"models--{name.replace('/', '--')}" / "snapshots" / revision
+    return Path(plan_path).parent / resource.at
+
+
+def resources_of(plan: Plan) -> dict[str, Resource]:
+    """Field path -> resource, for every resource that the plan names."""
+
+    def walk(section: BaseModel, path: str) -> Iterator[tuple[str, Resource]]:
+        for name in type(section).model_fields:
+            value = getattr(section, name)
+            if isinstance(value, Resource):
+                yield f"{path}{name}", value
+            elif isinstance(value, BaseModel):
+                yield from walk(value, f"{path}{name}.")
+
+    return dict(walk(plan, ""))
+
+
+def missing_resources(loaded: HasPlan) -> list[str]:
+    """One line for each resource that is owed or not at hand, saying what to do; empty if all are there."""
+    lines = []
+    for name, resource in resources_of(loaded.plan).items():
+        path = locate(resource, loaded.path)
+        if resource.owed is not None:
+            lines.append(f"{name}: owed: {resource.owed} (expected at {path}; put it there and name its sha256 in a new plan)")
+        elif not path.exists():
+            lines.append(f"{name}: `{resource.at}` is not at {path}: {_remedy(resource, loaded.path)}")
+    return lines
+
+
+def _remedy(resource: Resource, plan_path: Path) -> str:
+    if resource.at.startswith("recipe:"):
+        return f"make it with `ablation prepare {plan_path}`"
+    if resource.at.startswith("hub:"):
+        name, _, revision = resource.at.removeprefix("hub:").partition("@")
+        return f"get it with `hf download {name} --revision {revision}`"
+    if resource.at.startswith("package:"):
+        return "the installation is incomplete; install the package again"
+    return "put the file there"
+
+
+def resource_digests(loaded: HasPlan) -> dict[str, dict[str, str | None]]:
+    """Field path -> place, digest (null if not at hand or only pinned by a hub revision) and, if it is owed, why.
+
+    Raises `UsageError` when a file is missing that is neither owed nor on a hub, or has another digest than the plan says.
+    """
+    result: dict[str, dict[str, str | None]] = {}
+    problems = []
+    for name, resource in resources_of(loaded.plan).items():
+        path = locate(resource, loaded.path)
+        digest = sha256_path(path) if resource.owed is None and path.exists() else None
+        if resource.owed is None and digest is None and not resource.at.startswith("hub:"):
+            problems.append(f"{name}: `{resource.at}` is not at {path}: {_remedy(resource, loaded.path)}")
+        elif digest is not None and resource.sha256 not in (None, digest):
+            problems.append(f"{name}: {path} has the digest {digest}, but the plan says {resource.sha256}")
+        result[name] = {"at": resource.at, "sha256": digest or resource.sha256, "owed": resource.owed}
+    if problems:
+        raise UsageError("\n".join(f"{loaded.path}: {problem}" for problem in problems))
+    return result
+
+
+def check_resources(loaded: HasPlan, lock) -> None:
+    """Every file that the lock names is there (`UsageError` if not) and is the same (`IntegrityError` if not)."""
+    missing, changed = missing_resources(loaded), changed_resources(loaded, lock)
+    if changed:
+        raise IntegrityError("\n".join(changed), hint="Put back the files that the plan was locked with.")
+    if missing:
+        raise UsageError("\n".join(f"{loaded.path}: {line}" for line in missing))
+
+
+def changed_resources(loaded: HasPlan, lock) -> list[str]:
+    """One line for each resource whose digest is not the locked one; what is not at hand is not looked at."""
+    lines = []
+    for name, resource in resources_of(loaded.plan).items():
+        path = locate(resource, loaded.path)
+        locked = lock.resources.get(name, {}).get("sha256") or resource.sha256
+        if locked is not None and path.exists():
+            digest = sha256_path(path)
+            if digest != locked:
+                lines.append(f"{path}: {name} has changed since {loaded.path} was locked: {locked[:16]}... -> {digest[:16]}...")
+    return lines

@@ -1,0 +1,61 @@
+"""A rule in plain words, with its numbers."""
+
+from __future__ import annotations
+
+from ablation.plan.rules import COUNT_MEASURES, Rule, StopRule
+
+NAMES = {
+    "correct": "correct rollouts",
+    "clean": "clean rollouts",
+    "truncated": "truncated rollouts",
+    "looping": "looping rollouts",
+    "truncated_or_looping": "truncated or looping rollouts",
+    "no_answer": "rollouts without an answer",
+    "logprob": "sampled-token logprob",
+    "top20_entropy": "top-20 entropy",
+    "top20_mass": "top-20 probability mass",
+    "cjk_share": "CJK share of the thinking",
+    "tokens_per_correct": "tokens per correct answer",
+    "clean_length": "length of clean answers",
+    "jointly_correct_length": "length of jointly correct answers",
+    "agent_turn": "thinking per agent turn",
+    "total_tokens": "total tokens",
+    "truncated_or_looping_share": "share of truncated or looping rollouts",
+    "nonfinite": "number of losses, gradients or logprobs that are not finite",
+    "negative_share": "negative share of the absolute weight",
+    "truncated_share": "truncated rollouts' share of the absolute weight",
+    "kl_share": "KL term's share of the absolute weight",
+}
+UNITS = {"logprob": " nats per token", "top20_entropy": " nats", "total_tokens": " tokens"}
+_TEST = {"<": "below", "<=": "at most", ">": "above", ">=": "at least"}
+_ENDS = {"ratio": "ratio", "ratio_low": "lower end of the ratio's interval", "ratio_high": "upper end of the ratio's interval"}
+
+
+def rule_in_words(rule: Rule | StopRule, reference: str | None = None) -> str:
+    """The sentence that makes `rule` true, for instance `lost 21 or more clean rollouts against the sweep`.
+
+    `reference` is what a change or ratio is taken against; by default the sweep, for a stop rule update 1.
+    """
+    if reference is None:
+        reference = "update 1" if isinstance(rule, StopRule) else "the sweep"
+    name, unit, limit = NAMES[rule.measure], UNITS.get(rule.measure, ""), number(rule.limit)
+    if rule.compare == "value":
+        return f"{name} {_TEST[rule.op]} {limit}{unit}"
+    if rule.compare != "change":
+        return f"{name}: {_ENDS[rule.compare]} to {reference} {_TEST[rule.op]} {limit}"
+    size = number(abs(rule.limit))
+    down, up = rule.op in ("<", "<=") and rule.limit < 0, rule.op in (">", ">=") and rule.limit > 0
+    if down or up:
+        amount = f"{size} or more" if "=" in rule.op else f"more than {size}"
+        if rule.measure in COUNT_MEASURES:
+            return f"{'lost' if down else 'gained'} {amount} {name} against {reference}"
+        return f"{name} {'fell' if down else 'rose'} by {amount}{unit} against {reference}"
+    if rule.limit == 0:
+        return f"{name} {_TEST[rule.op]} {reference}'s"
+    sign = "minus" if rule.limit < 0 else "plus"
+    return f"{name} {_TEST[rule.op]} {reference}'s {sign} {size}{unit}"
+
+
+def number(value: float | int) -> str:
+    """A limit with all of its digits, and none more: `20`, `0.15`, `1.25`."""
+    return str(int(value)) if float(value).is_integer() else repr(value)
