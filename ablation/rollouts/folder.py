@@ -1,0 +1,75 @@
+"""Where everything of a run lies. `runs/README.md` is the reference of the files named here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+START = "start"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The paths of one run. Nothing is read or created here."""
+
+    root: Path
+
+    @property
+    def plan(self) -> Path:
+        return self.root / "plan.yaml"
+
+    @property
+    def lock(self) -> Path:
+        return self.root / "plan.lock"
+
+    @property
+    def problems(self) -> Path:
+        return self.root / "problems.jsonl"
+
+    @property
+    def journal(self) -> Path:
+        return self.root / "journal.jsonl"
+
+    @property
+    def verdict(self) -> Path:
+        return self.root / "verdict.json"
+
+    def sweep(self, family: str) -> Path:
+        """Stage folder: the starting model on all cells."""
+        return self.root / family / START / "sweep"
+
+    def arm(self, family: str, arm: str) -> Path:
+        return self.root / family / arm
+
+    def update(self, family: str, arm: str, k: int) -> Path:
+        """Stage folder of update `k` (1, 2, ...): its rollouts, audit and checkpoint."""
+        return self.arm(family, arm) / f"update-{k}"
+
+    def readout(self, family: str, arm: str) -> Path:
+        """Stage folder: the arm on all cells after its last update."""
+        return self.arm(family, arm) / "readout"
+
+    def checkpoint(self, family: str, arm: str, k: int) -> Path:
+        """Folder with the adapter and the optimizer after update `k`."""
+        return self.update(family, arm, k) / "checkpoint"
+
+    def audit(self, family: str, arm: str, k: int) -> Path:
+        return self.update(family, arm, k) / "audit.json"
+
+    def stopped(self, family: str, arm: str) -> Path:
+        """Exists exactly when a stop rule ended this arm."""
+        return self.arm(family, arm) / "stopped.json"
+
+
+def stage_file(stage: Path) -> Path:
+    """Written last: a stage folder without it is not complete."""
+    return stage / "stage.json"
+
+
+def measures_file(stage: Path) -> Path:
+    return stage / "measures.json"
+
+
+def part_file(stage: Path, number: int) -> Path:
+    """`part-000.parquet`, `part-001.parquet`, ..."""
+    return stage / f"part-{number:03d}.parquet"

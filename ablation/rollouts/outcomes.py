@@ -1,0 +1,134 @@
+"""What became of each rollout: graded, split, checked for loops. Computed again from the rollouts whenever it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from ablation.errors import IncompleteError, IntegrityError
+from ablation.plan.model import Loops
+from ablation.problems.grade import grade
+from ablation.problems.problem import Problem
+from ablation.rollouts.cjk import cjk_share
+from ablation.rollouts.loops import find_loops
+from ablation.rollouts.stage import Stage
+from ablation.rollouts.thinking import split
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """One entry per rollout, in the stage's order. N rollouts; every array has shape [N]."""
+
+    problem: np.ndarray  # str
+    effort: np.ndarray  # str
+    source: np.ndarray  # str
+    index: np.ndarray  # int64, within the cell
+    correct: np.ndarray  # bool: the visible answer was graded as correct
+    no_answer: np.ndarray  # bool: there was no visible answer, or none that the grader could read
+    extracted: np.ndarray  # object: the answer that was compared, None if there was none
+    truncated: np.ndarray  # bool: hit the token cap before an end token
+    finished: np.ndarray  # bool: ended with an end token and not inside its thinking
+    stopped_in_thinking: np.ndarray  # bool: ended with an end token inside its thinking
+    periodic: np.ndarray  # bool
+    strong: np.ndarray  # bool
+    loop_start: np.ndarray  # int64, tokens from the start of the thinking (0 if no periodic loop)
+    loop_period: np.ndarray  # int64, tokens of the repeated unit (0 if no periodic loop)
+    loop_length: np.ndarray  # int64, tokens of the longest periodic stretch (0 if no periodic loop)
+    repeated_share: np.ndarray  # float64, of windows
+    thinking_length: np.ndarray  # int64, tokens, tags excluded
+    weighted_length: np.ndarray  # int64, thinking tokens plus the token that closes them, where there is one
+    total_tokens: np.ndarray  # int64, all sampled tokens
+    logprob: np.ndarray  # float64, mean over the thinking tokens, nats; NaN if there are none
+    top_entropy: np.ndarray  # float64, the same of the most likely tokens' entropy
+    top_mass: np.ndarray  # float64, the same of their probability mass
+    cjk_share: np.ndarray  # float64, of the thinking's letters
+
+    def __len__(self) -> int:
+        return len(self.problem)
+
+    @property
+    def looping(self) -> np.ndarray:
+        """bool [N]: either loop check."""
+        return self.periodic | self.strong
+
+    @property
+    def clean(self) -> np.ndarray:
+        """bool [N]: correct, finished and free of loops."""
+        return self.correct & self.finished & ~self.looping
+
+    @property
+    def truncated_or_looping(self) -> np.ndarray:
+        return self.truncated | self.looping
+
+    @property
+    def cell(self) -> np.ndarray:
+        """str [N]: `problem@effort`."""
+        return np.char.add(np.char.add(self.problem, "@"), self.effort) if len(self) else np.zeros(0, dtype="<U1")
+
+    def take(self, rows: np.ndarray) -> Outcomes:
+        """The outcomes of `rows` (indices or a mask)."""
+        return Outcomes(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+
+    def sorted(self) -> Outcomes:
+        """The same outcomes by (problem, effort, index): what is computed from them cannot depend on row order."""
+        return self.take(np.lexsort((self.index, self.effort, self.problem)))
+
+
+def outcomes(stage: Stage, problems: Mapping[str, Problem], loops: Loops) -> Outcomes:
+    """Grade and measure every rollout of `stage`.
+
+    Raises:
+        IncompleteError: a grader failed on some rows (a failure is never a wrong answer).
+        IntegrityError: a rollout's problem is unknown or has another source, or an answer is stored where there can be none.
+    """
+    thinking = split(stage)
+    visible = thinking.closed | ~thinking.opened
+    grades, failed = [], []
+    for row in range(len(stage)):
+        problem = problems.get(stage.problem[row])
+        if problem is None:
+            raise IntegrityError(f"rollout {stage.name(row)}: there is no problem `{stage.problem[row]}`")
+        if problem.source != stage.source[row]:
+            raise IntegrityError(
+                f"rollout {stage.name(row)}: source is `{stage.source[row]}`, its problem's is `{problem.source}`"
+            )
+        if not visible[row] and stage.answer_text[row]:
+            raise IntegrityError(f"rollout {stage.name(row)}: has an answer text, but its thinking was never closed")
+        grades.append(grade(problem, stage.answer_text[row]) if visible[row] else None)
+        if grades[-1] is not None and grades[-1].status == "grader_error":
+            failed.append(stage.name(row))
+    if failed:
+        shown = ", ".join(failed[:5]) + (f" and {len(failed) - 5} more" if len(failed) > 5 else "")
+        raise IncompleteError(
+            f"{stage.info.family}/{stage.info.arm}/{stage.info.stage}: the grader failed on {len(failed)} rollouts: {shown}",
+            hint="A grader's failure is not a wrong answer: repair the grader or the problem's gold and run the command again.",
+        )
+    truncated = stage.truncated
+    found = find_loops(stage.token_ids[thinking.take], thinking.offsets, loops)
+    return Outcomes(
+        problem=np.array(stage.problem, dtype=str),
+        effort=np.array(stage.effort, dtype=str),
+        source=np.array(stage.source, dtype=str),
+        index=stage.index,
+        correct=np.array([one is not None and one.status == "correct" for one in grades], dtype=bool),
+        no_answer=np.array([one is None or one.status == "no_answer" for one in grades], dtype=bool),
+        extracted=np.array([None if one is None else one.extracted for one in grades], dtype=object),
+        truncated=truncated,
+        finished=~truncated & visible,
+        stopped_in_thinking=~truncated & ~visible,
+        periodic=found.periodic,
+        strong=found.strong,
+        loop_start=found.start,
+        loop_period=found.period,
+        loop_length=found.length,
+        repeated_share=found.repeated_share,
+        thinking_length=thinking.lengths,
+        weighted_length=thinking.lengths + thinking.closed,
+        total_tokens=stage.lengths,
+        logprob=thinking.mean(stage.logprobs),
+        top_entropy=thinking.mean(stage.top_entropy),
+        top_mass=thinking.mean(stage.top_mass),
+        cjk_share=cjk_share(stage.thinking_text),
+    )

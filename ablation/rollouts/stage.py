@@ -1,0 +1,123 @@
+"""The rollouts of one stage as columns, and the checks that make them trustworthy.
+
+Shapes: N rollouts, T = all sampled tokens of the stage; rollout i owns `offsets[i]:offsets[i + 1]` of the flat arrays.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from ablation.errors import IntegrityError
+from ablation.rollouts.schema import Rollout, StageInfo
+
+
+@dataclass(frozen=True)
+class Stage:
+    """All rollouts of one stage, in stored order."""
+
+    info: StageInfo
+    problem: list[str]
+    effort: list[str]
+    source: list[str]
+    index: np.ndarray  # int64 [N]
+    seed: np.ndarray  # int64 [N]
+    prompt_sha256: list[str]
+    prompt_length: np.ndarray  # int64 [N]
+    prompt_opens_thinking: np.ndarray  # bool [N]
+    finish_reason: list[str]
+    thinking_text: list[str]
+    answer_text: list[str]
+    offsets: np.ndarray  # int64 [N + 1]
+    token_ids: np.ndarray  # int32 [T]
+    logprobs: np.ndarray  # float64 [T], nats
+    top_entropy: np.ndarray  # float64 [T], nats
+    top_mass: np.ndarray  # float64 [T]
+
+    def __len__(self) -> int:
+        return len(self.problem)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Sampled tokens of each rollout, int64 [N]."""
+        return np.diff(self.offsets)
+
+    @property
+    def truncated(self) -> np.ndarray:
+        """bool [N]: hit the cap without an end token."""
+        return np.array([reason == "length" for reason in self.finish_reason], dtype=bool)
+
+    def name(self, row: int) -> str:
+        """How messages name a rollout."""
+        return f"{self.problem[row]}@{self.effort[row]} #{self.index[row]}"
+
+    def rollouts(self) -> list[Rollout]:
+        """The rows as objects, for code that works on one rollout at a time."""
+        info = self.info
+        rows = []
+        for i in range(len(self)):
+            part = slice(self.offsets[i], self.offsets[i + 1])
+            rows.append(
+                Rollout(
+                    family=info.family,
+                    arm=info.arm,
+                    stage=info.stage,
+                    update=info.update,
+                    problem=self.problem[i],
+                    effort=self.effort[i],
+                    source=self.source[i],
+                    index=int(self.index[i]),
+                    seed=int(self.seed[i]),
+                    prompt_sha256=self.prompt_sha256[i],
+                    prompt_length=int(self.prompt_length[i]),
+                    prompt_opens_thinking=bool(self.prompt_opens_thinking[i]),
+                    token_ids=self.token_ids[part].tolist(),
+                    logprobs=self.logprobs[part].tolist(),
+                    top_entropy=self.top_entropy[part].tolist(),
+                    top_mass=self.top_mass[part].tolist(),
+                    finish_reason=self.finish_reason[i],
+                    thinking_text=self.thinking_text[i],
+                    answer_text=self.answer_text[i],
+                )
+            )
+        return rows
+
+
+def check_stage(stage: Stage, where: str) -> None:
+    """Raise `IntegrityError` if any row contradicts itself, another row or the stage.
+
+    The finish rule: a rollout ended (`stop`) exactly when its last token is an end token; it is truncated (`length`)
+    exactly when it is not and the count equals the cap. The engine's word is stored, so a disagreement is an error.
+    """
+    repeated = [key for key, n in Counter(zip(stage.problem, stage.effort, stage.index.tolist(), strict=True)).items() if n > 1]
+    if repeated:
+        problem, effort, index = repeated[0]
+        raise IntegrityError(f"{where}: rollout {problem}@{effort} #{index} is there more than once")
+    seeds, counts = np.unique(stage.seed, return_counts=True)
+    if (counts > 1).any():
+        rows = np.flatnonzero(stage.seed == seeds[counts > 1][0])[:2]
+        raise IntegrityError(f"{where}: rollouts {stage.name(rows[0])} and {stage.name(rows[1])} have the same seed")
+    lengths = stage.lengths
+    if (lengths == 0).any():
+        raise IntegrityError(f"{where}: rollout {stage.name(int(np.argmin(lengths)))} has no tokens")
+    is_end = np.isin(stage.token_ids, np.array(stage.info.end_ids, dtype=np.int32))
+    ended = is_end[stage.offsets[1:] - 1]
+    early = is_end.copy()
+    early[stage.offsets[1:] - 1] = False
+    if early.any():
+        row = int(np.searchsorted(stage.offsets, np.argmax(early), side="right") - 1)
+        raise IntegrityError(f"{where}: rollout {stage.name(row)} goes on after an end token")
+    cap = stage.info.max_tokens
+    for row in range(len(stage)):
+        length, reason = int(lengths[row]), stage.finish_reason[row]
+        if length > cap:
+            raise IntegrityError(f"{where}: rollout {stage.name(row)} has {length} tokens, more than the cap of {cap}")
+        right = "stop" if ended[row] else "length" if length == cap else "neither stop nor length"
+        if reason != right:
+            last = int(stage.token_ids[stage.offsets[row + 1] - 1])
+            raise IntegrityError(
+                f"{where}: rollout {stage.name(row)} has finish reason `{reason}`, but its {length} tokens of {cap} end with "
+                f"token {last}, which {'is' if ended[row] else 'is not'} an end token: {right}"
+            )

@@ -1,0 +1,226 @@
+"""Stages on disk: Parquet parts, and a `stage.json` that is written last and names each part with its digest.
+
+Equal rollouts give equal bytes (with one version of pyarrow): fixed row groups and encodings, no times, no host.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ablation import files
+from ablation.errors import IncompleteError, IntegrityError
+from ablation.rollouts.folder import stage_file
+from ablation.rollouts.schema import SCHEMA_VERSION, Rollout, StageInfo
+from ablation.rollouts.stage import Stage, check_stage
+
+_INFO_KEY = b"ablation.stage"
+_ROW_GROUP = 1024
+
+_STRINGS = (
+    *("family", "arm", "stage", "problem", "effort", "source", "prompt_sha256", "finish_reason"),
+    *("thinking_text", "answer_text"),
+)
+_INTEGERS = ("update", "index", "seed", "prompt_length")
+_PER_TOKEN = ("token_ids", "logprobs", "top_entropy", "top_mass")
+_SHARED = ("family", "arm", "stage", "update")
+# Sampler values are kept as float64, so that what is read back is bit for bit what was sampled, whatever the engine's type.
+_FLOATS = ("logprobs", "top_entropy", "top_mass")
+
+SCHEMA = pa.schema(
+    [pa.field(name, pa.string(), nullable=False) for name in _STRINGS]
+    + [pa.field(name, pa.int64(), nullable=False) for name in _INTEGERS]
+    + [pa.field("prompt_opens_thinking", pa.bool_(), nullable=False)]
+    + [pa.field("token_ids", pa.list_(pa.field("element", pa.int32(), nullable=False)), nullable=False)]
+    + [pa.field(name, pa.list_(pa.field("element", pa.float64(), nullable=False)), nullable=False) for name in _FLOATS]
+)
+
+
+def write_part(path: Path, info: StageInfo, rollouts: Sequence[Rollout]) -> None:
+    """Write `rollouts` to `path`, complete or not at all.
+
+    Raises `IntegrityError` if a rollout contradicts itself or `info` (see `check_stage`), `DiskError` if the disk refuses.
+    """
+    table = _table(info, rollouts)
+    check_stage(_stage(info, table, str(path)), str(path))
+    files.write_with(
+        path,
+        lambda temporary: pq.write_table(
+            table,
+            temporary,
+            row_group_size=_ROW_GROUP,
+            version="2.6",
+            compression="zstd",
+            compression_level=3,
+            use_dictionary=[*_SHARED, "problem", "effort", "source", "prompt_sha256", "finish_reason"],
+            use_byte_stream_split=[f"{name}.list.element" for name in _FLOATS],
+            write_statistics=False,
+        ),
+    )
+
+
+def finish_stage(folder: Path, info: StageInfo, parts: Sequence[str]) -> None:
+    """Mark the stage in `folder` as complete: `parts` (names, in order) are all of it."""
+    entries = []
+    for name in parts:
+        path = folder / name
+        if part_info(path) != info:
+            raise IntegrityError(f"{path}: was sampled under other settings than this stage's")
+        entries.append({"name": name, "rows": pq.read_metadata(path).num_rows, "sha256": files.sha256_file(path)})
+    content = {"info": _info_dict(info), "parts": entries, "rollouts": sum(entry["rows"] for entry in entries)}
+    files.write_json(stage_file(folder), content)
+
+
+def stage_is_complete(folder: Path) -> bool:
+    """True if the stage was marked as complete; `read_stage` proves that its parts are still what they were."""
+    return stage_file(folder).is_file()
+
+
+def stage_parts(folder: Path) -> list[Path]:
+    """The parts that are in `folder` now, in order: what a stopped run has already sampled."""
+    return sorted(folder.glob("part-*.parquet"))
+
+
+def part_info(path: Path) -> StageInfo:
+    """The stage's settings, from the metadata of one part."""
+    try:
+        metadata = pq.read_schema(path).metadata or {}
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(path, error) from None
+    if _INFO_KEY not in metadata:
+        raise IntegrityError(f"{path}: is not a part of a stage (no `{_INFO_KEY.decode()}` metadata)")
+    return _info_from(json.loads(metadata[_INFO_KEY]), str(path))
+
+
+def read_part(path: Path) -> list[Rollout]:
+    """The rollouts of one part, checked."""
+    info = part_info(path)
+    stage = _stage(info, _read_table(path), str(path))
+    check_stage(stage, str(path))
+    return stage.rollouts()
+
+
+def stage_of(info: StageInfo, rollouts: Sequence[Rollout]) -> Stage:
+    """The same columns that writing `rollouts` and reading them back would give, checked."""
+    stage = _stage(info, _table(info, rollouts), "rollouts")
+    check_stage(stage, f"{info.family}/{info.arm}/{info.stage}")
+    return stage
+
+
+def read_stage(folder: Path, *, verify: bool = True) -> Stage:
+    """The rollouts of a complete stage, in stored order.
+
+    `verify` compares the digest of every part with `stage.json`; the rows are checked in any case.
+    Raises `IncompleteError` if the stage was never finished, `IntegrityError` if it is not what was written.
+    """
+    marker = stage_file(folder)
+    if not marker.is_file():
+        raise IncompleteError(f"{folder}: this stage is not complete (no {marker.name})")
+    try:
+        content = json.loads(marker.read_bytes())
+        info = _info_from(content["info"], str(marker))
+        entries = [(entry["name"], entry["rows"], entry["sha256"]) for entry in content["parts"]]
+        total = content["rollouts"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise IntegrityError(f"{marker}: is not a readable stage file ({type(error).__name__}: {error})") from None
+    listed = {name for name, _, _ in entries}
+    stray = [path.name for path in stage_parts(folder) if path.name not in listed]
+    if stray:
+        raise IntegrityError(f"{folder / stray[0]}: is not named in {marker.name}; it was added after the stage was finished")
+    tables = []
+    for name, rows, digest in entries:
+        path = folder / name
+        if not path.is_file():
+            raise IntegrityError(f"{path}: is named in {marker.name} but is not there")
+        if verify and files.sha256_file(path) != digest:
+            raise IntegrityError(f"{path}: was changed after it was sampled (its SHA-256 is not the one in {marker.name})")
+        table = _read_table(path)
+        if table.num_rows != rows:
+            raise IntegrityError(f"{path}: has {table.num_rows} rollouts, {marker.name} says {rows}")
+        if _info_from(json.loads((table.schema.metadata or {}).get(_INFO_KEY, b"{}")), str(path)) != info:
+            raise IntegrityError(f"{path}: was sampled under other settings than {marker.name} says")
+        tables.append(table)
+    if not tables:
+        raise IntegrityError(f"{marker}: names no part")
+    stage = _stage(info, pa.concat_tables(tables), str(folder))
+    if len(stage) != total:
+        raise IntegrityError(f"{folder}: has {len(stage)} rollouts, {marker.name} says {total}")
+    check_stage(stage, str(folder))
+    return stage
+
+
+def _table(info: StageInfo, rollouts: Sequence[Rollout]) -> pa.Table:
+    if not rollouts:
+        raise ValueError("a part without rollouts")
+    for rollout in rollouts:
+        for name in _SHARED:
+            if getattr(rollout, name) != getattr(info, name):
+                raise ValueError(f"rollout {rollout.key}: `{name}` is not the stage's {getattr(info, name)!r}")
+    metadata = {_INFO_KEY: json.dumps(_info_dict(info), sort_keys=True, separators=(",", ":")).encode()}
+    columns = [pa.array([getattr(rollout, field.name) for rollout in rollouts], type=field.type) for field in SCHEMA]
+    return pa.Table.from_arrays(columns, schema=SCHEMA.with_metadata(metadata))
+
+
+def _read_table(path: Path) -> pa.Table:
+    try:
+        table = pq.ParquetFile(path).read(use_threads=False)
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(path, error) from None
+    missing = [name for name in SCHEMA.names if name not in table.column_names]
+    if missing:
+        raise IntegrityError(f"{path}: has no column `{missing[0]}`")
+    return table
+
+
+def _stage(info: StageInfo, table: pa.Table, where: str) -> Stage:
+    for name in _SHARED:
+        values = table.column(name).unique().to_pylist()
+        if values != [getattr(info, name)]:
+            raise IntegrityError(f"{where}: column `{name}` holds {values}, the stage is {getattr(info, name)!r}")
+    flat, offsets = {}, None
+    for name in _PER_TOKEN:
+        column = table.column(name).combine_chunks()
+        if isinstance(column, pa.ChunkedArray):
+            column = column.chunk(0)
+        ends = np.asarray(column.offsets, dtype=np.int64)
+        own = ends - ends[0]
+        if offsets is not None and not np.array_equal(own, offsets):
+            row = int(np.argmax(np.diff(own) != np.diff(offsets)))
+            names = [table.column(key)[row].as_py() for key in ("problem", "effort", "index")]
+            ids, values = np.diff(offsets)[row], np.diff(own)[row]
+            raise IntegrityError(f"{where}: rollout {names[0]}@{names[1]} #{names[2]} has {ids} token ids but {values} `{name}`")
+        offsets = own if offsets is None else offsets
+        flat[name] = column.values.slice(ends[0], ends[-1] - ends[0]).to_numpy(zero_copy_only=False)
+    assert offsets is not None
+    return Stage(
+        info=info,
+        **{name: table.column(name).to_pylist() for name in _STRINGS if name not in _SHARED},
+        **{name: table.column(name).to_numpy() for name in ("index", "seed", "prompt_length")},
+        prompt_opens_thinking=np.array(table.column("prompt_opens_thinking").to_pylist(), dtype=bool),
+        offsets=offsets,
+        **flat,
+    )
+
+
+def _info_dict(info: StageInfo) -> dict:
+    return asdict(info) | {"end_ids": list(info.end_ids)}
+
+
+def _info_from(content: dict, where: str) -> StageInfo:
+    version = content.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise IntegrityError(f"{where}: has rollout schema version {version}, this program reads version {SCHEMA_VERSION}")
+    try:
+        return StageInfo(**content | {"end_ids": tuple(content["end_ids"])})
+    except (TypeError, KeyError) as error:
+        raise IntegrityError(f"{where}: the stage's settings are not readable ({error})") from None
+
+
+def _unreadable(path: Path, error: Exception) -> IntegrityError:
+    return IntegrityError(f"{path}: is not a readable Parquet file ({str(error).splitlines()[0]})")

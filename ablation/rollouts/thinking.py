@@ -1,0 +1,90 @@
+"""Where thinking starts and ends, by token ids alone: decoded text is never searched for tags.
+
+Thinking starts at token 0 if the rendered prompt leaves it open, else after the first open token; without either there is
+none. It ends before the first close token after its start. If that never comes, every token that follows is thinking (an
+end token included) and there is no visible answer. Neither tag counts as thinking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ablation.rollouts.stage import Stage
+
+
+@dataclass(frozen=True)
+class Span:
+    """Thinking is `token_ids[start:stop]`."""
+
+    start: int
+    stop: int
+    opened: bool
+    closed: bool
+
+    @property
+    def answer_start(self) -> int:
+        """First token of the visible answer; the number of tokens if there is none."""
+        return self.stop + 1 if self.closed else self.stop if self.opened else 0
+
+
+def thinking_span(token_ids: Sequence[int], *, prompt_opens_thinking: bool, open_id: int, close_id: int) -> Span:
+    """The thinking of one rollout."""
+    ids = list(token_ids)
+    if prompt_opens_thinking:
+        start = 0
+    elif open_id in ids:
+        start = ids.index(open_id) + 1
+    else:
+        return Span(0, 0, opened=False, closed=False)
+    if close_id in ids[start:]:
+        return Span(start, ids.index(close_id, start), opened=True, closed=True)
+    return Span(start, len(ids), opened=True, closed=False)
+
+
+@dataclass(frozen=True)
+class Thinking:
+    """The thinking of N rollouts, packed: rollout i's is `take[offsets[i]:offsets[i + 1]]`, positions in the stage's arrays."""
+
+    opened: np.ndarray  # bool [N]
+    closed: np.ndarray  # bool [N]
+    take: np.ndarray  # int64 [thinking tokens]
+    offsets: np.ndarray  # int64 [N + 1]
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Thinking tokens, tags excluded, int64 [N]."""
+        return np.diff(self.offsets)
+
+    def mean(self, values: np.ndarray) -> np.ndarray:
+        """Mean over each rollout's thinking of a flat per-token array of the stage, float64 [N]; NaN where there is none.
+
+        Each rollout is summed by itself, so the result does not depend on the rows around it.
+        """
+        means = np.full(len(self.opened), np.nan)
+        full = np.flatnonzero(self.lengths)
+        if len(full):
+            means[full] = np.add.reduceat(values[self.take], self.offsets[full]) / self.lengths[full]
+        return means
+
+
+def split(stage: Stage) -> Thinking:
+    """The thinking of every rollout of `stage`."""
+    begin, end = stage.offsets[:-1], stage.offsets[1:]
+    after_open = _first(np.flatnonzero(stage.token_ids == stage.info.think_open_id), begin, end) + 1
+    opened = stage.prompt_opens_thinking | (after_open <= end)
+    start = np.where(stage.prompt_opens_thinking, begin, np.minimum(after_open, end))
+    close = _first(np.flatnonzero(stage.token_ids == stage.info.think_close_id), start, end)
+    closed = opened & (close < end)
+    lengths = np.where(opened, close - start, 0)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    take = np.arange(offsets[-1]) + np.repeat(start - offsets[:-1], lengths)
+    return Thinking(opened=opened, closed=closed, take=take, offsets=offsets)
+
+
+def _first(positions: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """For each row the first of the sorted `positions` in `begin:end`, or `end` if there is none, int64 [N]."""
+    padded = np.append(positions, np.iinfo(np.int64).max)
+    return np.minimum(padded[np.searchsorted(positions, begin)], end)
