@@ -1,0 +1,5 @@
+"""`python -m ablation`."""
+
+from ablation.cli.main import main
+
+main()

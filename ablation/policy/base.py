@@ -1,0 +1,89 @@
+"""What a policy is: something that samples, scores, updates, saves and loads. It never sees a rule or a grade."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class SampleRequest:
+    """One rollout to sample: prompt ids in, and a seed that depends on nothing but what the rollout is."""
+
+    prompt_ids: tuple[int, ...]
+    seed: int
+
+
+@dataclass(frozen=True)
+class SampledTokens:
+    """One sampled rollout of T tokens; every array has length T.
+
+    `logprobs` are raw: of the full vocabulary at temperature 1, whatever the sampling values were.
+    `top_entropy` is the entropy (nats) of the renormalized most likely tokens, `top_mass` the probability they hold.
+    """
+
+    token_ids: np.ndarray
+    logprobs: np.ndarray
+    top_entropy: np.ndarray
+    top_mass: np.ndarray
+    finish_reason: str  # "stop" | "length"
+
+
+@dataclass(frozen=True)
+class ScoreRow:
+    """A prompt and the tokens that followed it, whose logprobs are asked for."""
+
+    prompt_ids: tuple[int, ...]
+    token_ids: np.ndarray
+
+
+@dataclass(frozen=True)
+class TrainRow(ScoreRow):
+    """A rollout in an update: one weight per sampled token, beside the sampler's raw logprobs."""
+
+    sampler_logprobs: np.ndarray
+    weights: np.ndarray
+
+
+@dataclass(frozen=True)
+class UpdateStats:
+    """What one optimizer step was made of."""
+
+    loss: float
+    grad_norm: float
+    tokens: int  # tokens with a non-zero weight
+    stepped: bool  # False when no token had a weight: there was nothing to learn from
+    mismatch: dict[str, float]  # trainer against sampler logprobs on the weighted tokens
+
+
+Progress = Callable[[int, int], None]
+"""Called with (rollouts finished so far, tokens sampled so far) within the current batch."""
+
+
+class Policy(Protocol):
+    """One adapter on one frozen base. Implementations: `local.LocalPolicy`."""
+
+    def reset(self) -> None:
+        """Back to the starting adapter with a fresh optimizer."""
+
+    def sample(self, requests: list[SampleRequest], progress: Progress | None = None) -> list[SampledTokens]:
+        """Sample all requests as one batch, in order."""
+
+    def score(self, rows: list[ScoreRow], *, start: bool = False) -> list[np.ndarray]:
+        """Raw logprobs (float64, nats) of each row's tokens under the current adapter, or under the starting one."""
+
+    def update(self, rows: list[TrainRow], learning_rate: float) -> UpdateStats:
+        """One optimizer step on the sum over tokens of -weight * ratio."""
+
+    def save(self, folder: Path) -> None:
+        """Write adapter and optimizer state into an existing empty folder."""
+
+    def load(self, folder: Path) -> None:
+        """Read what `save` wrote; the next step continues bit for bit."""
+
+    def adapter_sha256(self) -> str:
+        """Digest of the current adapter's weights."""

@@ -1,0 +1,217 @@
+"""The local policy: a transformers model with a peft adapter, sampled and trained in this process."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from peft import PeftModel
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from ablation.errors import IntegrityError, UsageError
+from ablation.plan.model import Plan
+from ablation.policy.base import Progress, SampledTokens, SampleRequest, ScoreRow, TrainRow, UpdateStats
+from ablation.policy.decoding import Decoding, decode
+from ablation.policy.loss import NonFiniteLoss, policy_gradient_loss
+from ablation.policy.scoring import micro_batches, mismatch, token_logprobs
+
+ADAPTER_FILE = "adapter_model.safetensors"
+OPTIMIZER_FILE = "optimizer.safetensors"
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def load_tokenizer(base: Path) -> Any:
+    """The tokenizer, chat template included, of a model folder."""
+    return AutoTokenizer.from_pretrained(base, local_files_only=True)
+
+
+class LocalPolicy:
+    """One adapter on one frozen base model. Adapter and Adam are float32; the base has the plan's dtype."""
+
+    def __init__(self, plan: Plan, base: Path, start_adapter: Path, end_ids: tuple[int, ...], pad_id: int) -> None:
+        torch.set_num_threads(plan.policy.threads)
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        self.plan = plan
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        base_model = AutoModelForCausalLM.from_pretrained(
+            base, dtype=DTYPES[plan.model.dtype], attn_implementation="sdpa", local_files_only=True
+        )
+        _check_lora(plan, start_adapter, tied=bool(base_model.config.tie_word_embeddings))
+        self.model = PeftModel.from_pretrained(base_model, start_adapter, is_trainable=True, autocast_adapter_dtype=True)
+        self.model.to(self.device).eval()  # eval: no dropout, so a logprob is a function of weights and tokens
+        self.causal = self.model.get_base_model()
+        self.trainable = {name: weight for name, weight in sorted(self.model.named_parameters()) if weight.requires_grad}
+        if not self.trainable:
+            raise UsageError(f"{start_adapter}: the adapter has no weights to train")
+        self.start_weights = {name: weight.detach().clone() for name, weight in self.trainable.items()}
+        self.base_sha256 = self._base_digest()
+        sampling = plan.sampling
+        self.decoding = Decoding(
+            sampling.temperature, sampling.top_p, sampling.top_k, sampling.max_tokens, sampling.top_logprobs, end_ids, pad_id
+        )
+        self.reset()
+
+    def reset(self) -> None:
+        """The starting adapter, a fresh Adam, and proof that no earlier arm moved the base."""
+        if self._base_digest() != self.base_sha256:
+            raise IntegrityError("the base model's weights changed since they were loaded; start again in a new process")
+        self._set_weights(self.start_weights)
+        adam = self.plan.training.optimizer
+        self.optimizer = torch.optim.AdamW(
+            list(self.trainable.values()),
+            lr=self.plan.training.learning_rate,
+            betas=(adam.beta1, adam.beta2),
+            eps=adam.eps,
+            weight_decay=adam.weight_decay,
+        )
+
+    def sample(self, requests: list[SampleRequest], progress: Progress | None = None) -> list[SampledTokens]:
+        """Sample all requests as one batch, in order."""
+        return decode(self._next_token_logits, self._layers, requests, self.decoding, self.device, progress)
+
+    def score(self, rows: list[ScoreRow], *, start: bool = False) -> list[np.ndarray]:
+        """Raw logprobs (float64, nats) of each row's tokens under the current adapter, or under the starting one."""
+        if start:
+            current = {name: weight.detach().clone() for name, weight in self.trainable.items()}
+            self._set_weights(self.start_weights)
+            try:
+                return self.score(rows)
+            finally:
+                self._set_weights(current)
+        scored: list[np.ndarray] = [np.zeros(0)] * len(rows)
+        with torch.inference_mode():
+            for batch in micro_batches(rows, self.plan.training.micro_batch_tokens):
+                logprobs = self._logprobs([rows[index] for index in batch]).double().cpu().numpy()
+                ends = np.cumsum([len(rows[index].token_ids) for index in batch])
+                for index, piece in zip(batch, np.split(logprobs, ends[:-1]), strict=True):
+                    scored[index] = piece
+        return scored
+
+    def update(self, rows: list[TrainRow], learning_rate: float) -> UpdateStats:
+        """One Adam step on -sum(weight * ratio) over all rows; none if no token has a weight."""
+        rows = [row for row in rows if np.any(row.weights)]
+        if not rows:
+            return UpdateStats(loss=0.0, grad_norm=0.0, tokens=0, stepped=False, mismatch=mismatch(np.zeros(0), np.zeros(0)))
+        self.optimizer.zero_grad(set_to_none=True)
+        loss, trainer, sampler = 0.0, [], []
+        for batch in micro_batches(rows, self.plan.training.micro_batch_tokens):
+            chosen = [rows[index] for index in batch]
+            logprobs_K = self._logprobs(chosen)
+            weights_K = np.concatenate([row.weights for row in chosen])
+            sampler_K = np.concatenate([row.sampler_logprobs for row in chosen])
+            try:
+                loss_part = policy_gradient_loss(
+                    logprobs_K,
+                    torch.from_numpy(sampler_K.astype(np.float32)).to(self.device),
+                    torch.from_numpy(weights_K.astype(np.float32)).to(self.device),
+                )
+                loss_part.backward()
+                loss += float(loss_part.detach())
+            except NonFiniteLoss:  # recorded, and never stepped on: a stop rule of the plan says what follows
+                loss = math.nan
+            weighted = weights_K != 0
+            trainer.append(logprobs_K.detach().double().cpu().numpy()[weighted])
+            sampler.append(sampler_K[weighted])
+        gradients = [weight.grad for weight in self.trainable.values() if weight.grad is not None]
+        norms = [torch.linalg.vector_norm(gradient.double()) for gradient in gradients]
+        grad_norm = float(torch.linalg.vector_norm(torch.stack(norms))) if norms else math.nan
+        stepped = bool(np.isfinite(grad_norm) and np.isfinite(loss))
+        if stepped:  # a step on a gradient that is not finite would destroy the weights that the record needs
+            for group in self.optimizer.param_groups:
+                group["lr"] = learning_rate
+            self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        trainer_all = np.concatenate(trainer)
+        return UpdateStats(loss, grad_norm, len(trainer_all), stepped, mismatch(trainer_all, np.concatenate(sampler)))
+
+    def save(self, folder: Path) -> None:
+        """Adapter in peft's format (usable without this program) and Adam's state, as safetensors."""
+        self.model.save_pretrained(str(folder), save_embedding_layers=False)
+        (folder / "README.md").unlink(missing_ok=True)  # peft's empty model card
+        state = {}
+        for name, weight in self.trainable.items():
+            for field, value in self.optimizer.state.get(weight, {}).items():
+                state[f"{field}/{name}"] = value.detach().cpu().contiguous()
+        save_file(state or {"empty": torch.zeros(1)}, folder / OPTIMIZER_FILE)
+
+    def load(self, folder: Path) -> None:
+        """Read what `save` wrote; every adapter weight must be there."""
+        saved = load_file(folder / ADAPTER_FILE)
+        weights = {}
+        for name in self.trainable:
+            key = name.replace(".default.", ".").replace(".default", "")
+            if key not in saved:
+                raise IntegrityError(f"{folder / ADAPTER_FILE}: weight `{key}` is missing")
+            weights[name] = saved.pop(key)
+        if saved:
+            raise IntegrityError(f"{folder / ADAPTER_FILE}: unexpected weight `{next(iter(saved))}`")
+        self.reset()
+        self._set_weights(weights)
+        for key, value in load_file(folder / OPTIMIZER_FILE).items():
+            if key != "empty":
+                field, _, name = key.partition("/")
+                self.optimizer.state[self.trainable[name]][field] = value if field == "step" else value.to(self.device)
+
+    def adapter_sha256(self) -> str:
+        """SHA-256 over name and float32 bytes of every adapter weight, in name order."""
+        return _tensors_digest(self.trainable)
+
+    @property
+    def _layers(self) -> int:
+        return self.causal.config.num_hidden_layers
+
+    def _next_token_logits(self, ids_BL, mask_B1LK, position_ids_BL, cache) -> torch.Tensor:
+        hidden_BLD = self.causal.base_model(
+            input_ids=ids_BL, attention_mask=mask_B1LK, position_ids=position_ids_BL, past_key_values=cache, use_cache=True
+        ).last_hidden_state
+        return self.causal.get_output_embeddings()(hidden_BLD[:, -1])
+
+    def _logprobs(self, rows: list) -> torch.Tensor:
+        head = self.causal.get_output_embeddings()
+        return token_logprobs(self.causal.base_model, head, rows, self.causal.config.vocab_size, self.device)
+
+    @torch.no_grad()
+    def _set_weights(self, weights: dict[str, torch.Tensor]) -> None:
+        for name, weight in self.trainable.items():
+            weight.copy_(weights[name])
+
+    def _base_digest(self) -> str:
+        return _tensors_digest(
+            {name: weight for name, weight in sorted(self.model.named_parameters()) if name not in self.trainable}
+        )
+
+
+def _tensors_digest(tensors: dict[str, torch.Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name, tensor in tensors.items():
+        digest.update(name.encode() + b"\0")
+        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def _check_lora(plan: Plan, adapter: Path, *, tied: bool) -> None:
+    """The adapter on disk is the one that the plan describes, and one that can be trained."""
+    lora = plan.model.lora
+    try:
+        config = json.loads((adapter / "adapter_config.json").read_bytes())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{adapter}: no readable adapter_config.json: {error}") from error
+    found = {"rank": config.get("r"), "alpha": config.get("lora_alpha"), "targets": sorted(config.get("target_modules") or [])}
+    wanted = {"rank": lora.rank, "alpha": lora.alpha, "targets": sorted(lora.targets)}
+    for name, value in wanted.items():
+        if found[name] != value:
+            raise UsageError(
+                f"model.lora.{name}: the plan says {value}, the start adapter has {found[name]}",
+                hint=f"Adapter: {adapter}. Correct the plan before it is locked, or name the adapter that it means.",
+            )
+    if tied and "lm_head" in lora.targets:
+        raise UsageError(
+            "model.lora.targets: `lm_head` shares its matrix with the input embeddings in this model",
+            hint="An adapter on it could not be merged without changing the inputs too: leave lm_head out.",
+        )

@@ -1,0 +1,63 @@
+"""One runner at a time in a run folder, by a kernel lock: it is free again the moment its holder is gone."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ablation.errors import GateError
+from ablation.files import disk_errors
+
+
+@contextmanager
+def exclusive(root: Path) -> Iterator[None]:
+    """Hold the lock of the run folder `root`, or raise GateError naming who does.
+
+    The file's content only tells who holds it; whether it is held is the kernel's word, so a file that a killed
+    runner left behind, or that names a process of somebody else, blocks nobody.
+    """
+    path = root / ".runner"
+    with disk_errors(path):
+        root.mkdir(parents=True, exist_ok=True)
+        handle = open(path, "a+b")
+    with handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            handle.seek(0)
+            raise GateError(
+                f"{root}: another runner is at work here: {_holder(handle.read())}",
+                hint="Wait for it or stop it, then run the same command again; `ablation status` shows how far it is.",
+            ) from None
+        with disk_errors(path):
+            handle.truncate(0)
+            handle.write(json.dumps({"host": platform.node(), "pid": os.getpid()}).encode())
+            handle.flush()
+        yield
+
+
+def runner_at_work(root: Path) -> str | None:
+    """Who holds the lock of `root`, or None."""
+    try:
+        handle = open(root / ".runner", "rb")
+    except OSError:
+        return None
+    with handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return _holder(handle.read())
+    return None
+
+
+def _holder(content: bytes) -> str:
+    try:
+        holder = json.loads(content)
+        return f"process {holder['pid']} on {holder['host']}"
+    except (ValueError, KeyError, TypeError):
+        return "a process that did not leave its name"

@@ -1,0 +1,241 @@
+"""The study: which stage comes when, what may start, and how a stopped run goes on.
+
+Everything here is decided from what is on disk, so the same command continues a run that was killed anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from pathlib import Path
+
+from ablation.errors import GateError, IntegrityError, StopRuleFired
+from ablation.files import remove_partial, write_json
+from ablation.measures.stage import measure
+from ablation.plan.locate import locate
+from ablation.plan.lock import LockedPlan
+from ablation.plan.model import START
+from ablation.policy.base import Policy
+from ablation.problems.problem import load_problems
+from ablation.problems.render import token_ids
+from ablation.rollouts.folder import RunFolder, measures_file
+from ablation.rollouts.outcomes import Outcomes, outcomes
+from ablation.rollouts.schema import Cell, StageInfo
+from ablation.rollouts.store import read_stage, stage_is_complete
+from ablation.study.environment import engine, environment
+from ablation.study.journal import Journal
+from ablation.study.runlock import exclusive
+from ablation.study.sampler import Prompts, Reporter, StageSampler, stage_items
+from ablation.study.schedule import deal_cells, plan_cells
+from ablation.study.updates import save_checkpoint, train_on_stage, update_is_done
+from ablation.study.workspace import open_run
+from ablation.training.rewards import reference_lengths
+from ablation.training.stops import fired_rule
+from ablation.verdict.run import first_stable_arm
+
+
+class Study:
+    """One open run of one locked plan. Use `open_study`."""
+
+    def __init__(self, locked: LockedPlan, run: RunFolder, journal: Journal, reporter: Reporter) -> None:
+        self.locked, self.plan, self.run = locked, locked.plan, run
+        self.journal, self.reporter = journal, reporter
+        self.problems = load_problems(run.problems)
+        self._policy: Policy | None = None
+        self._held: tuple[str, str, int] | None = None  # family, arm, updates done: what the policy holds now
+
+    def run_all(self) -> None:
+        """Every arm in plan order, then the control and the first stable arm in the second family.
+
+        An arm that a stop rule ended is a result: the others still run.
+        """
+        replication = self.plan.verdict.replication
+        for arm in self.plan.arms:
+            self._run_or_note(self.plan.main_family, arm)
+        self._run_or_note(replication.family, replication.control)
+        stable = first_stable_arm(self.run.root, self.locked)
+        if stable is None:
+            self.reporter.say(f"no arm was stable in {self.plan.main_family}: there is nothing to replicate beside the control")
+        else:
+            self._run_or_note(replication.family, stable)
+
+    def run_arm(self, family: str, arm: str) -> None:
+        """Sweep (if this family has none yet), updates, readout. Raises StopRuleFired if a stop rule ended the arm."""
+        self._check_gate(family, arm)
+        self._raise_if_stopped(family, arm)
+        if stage_is_complete(self.run.readout(family, arm)) and measures_file(self.run.readout(family, arm)).is_file():
+            self.reporter.say(f"{family}/{arm}: finished already")
+            return
+        self.sweep(self.plan.main_family)
+        sweep = self.sweep(family)
+        reference = reference_lengths(sweep.cell.tolist(), sweep.clean, sweep.thinking_length)
+        s0 = self._scale()
+        cells = deal_cells(plan_cells(self.plan), self.plan.training.updates, self.plan.families[family].seed)
+        for k, dealt in enumerate(cells, start=1):
+            if not update_is_done(self.run, family, arm, k):
+                self._update(family, arm, k, dealt, reference, s0)
+            self._apply_stop_rules(family, arm, k)
+        self._readout(family, arm)
+        self.journal.append("arm_finished", arm=f"{family}/{arm}")
+
+    def sweep(self, family: str) -> Outcomes:
+        """The starting model on all cells of `family`, sampled unless it is there."""
+        folder = self.run.sweep(family)
+        if not stage_is_complete(folder):
+            self._hold(family, START, 0)
+            self._sample(folder, family, START, "sweep", 0, plan_cells(self.plan))
+        own = outcomes(read_stage(folder), self.problems, self.plan.loops)
+        if not measures_file(folder).is_file():
+            write_json(measures_file(folder), measure(own))
+        return own
+
+    def _update(self, family: str, arm: str, k: int, cells: list[Cell], reference: dict[str, float], s0: float) -> None:
+        folder = self.run.update(family, arm, k)
+        self._hold(family, arm, k - 1)
+        self._sample(folder, family, arm, "update", k, cells)
+        self._held = None  # the step below moves the weights: they are nothing known until the checkpoint is on disk
+        audit = train_on_stage(
+            self.plan,
+            self.plan.arms[arm],
+            self.policy,
+            self.prompts,
+            self.problems,
+            folder,
+            reference=reference,
+            s0=s0,
+            journal=self.journal,
+        )
+        save_checkpoint(self.policy, self.run, family, arm, k)
+        self._held = (family, arm, k)
+        if not audit["step"]["stepped"]:
+            self.reporter.say(f"{family}/{arm}: update {k} took no step: no token had a finite, non-zero weight")
+
+    def _readout(self, family: str, arm: str) -> None:
+        folder = self.run.readout(family, arm)
+        if not stage_is_complete(folder):
+            self._hold(family, arm, self.plan.training.updates)
+            self._sample(folder, family, arm, "readout", self.plan.training.updates, plan_cells(self.plan))
+        if not measures_file(folder).is_file():
+            write_json(measures_file(folder), measure(outcomes(read_stage(folder), self.problems, self.plan.loops)))
+
+    def _apply_stop_rules(self, family: str, arm: str, k: int) -> None:
+        metrics = [json.loads(self.run.audit(family, arm, done).read_bytes())["metrics"] for done in range(1, k + 1)]
+        fired = fired_rule(self.plan.stop_rules, metrics)
+        if fired is not None:
+            write_json(self.run.stopped(family, arm), fired)
+            self.journal.append("arm_stopped", arm=f"{family}/{arm}", rule=fired["rule"], update=k, reason=fired["reason"])
+            self._raise_if_stopped(family, arm)
+
+    def _raise_if_stopped(self, family: str, arm: str) -> None:
+        path = self.run.stopped(family, arm)
+        if path.is_file():
+            fired = json.loads(path.read_bytes())
+            raise StopRuleFired(
+                f"{family}/{arm}: stop rule `{fired['rule']}` ended the run after update {fired['update']}: {fired['reason']}",
+                hint="The run stays as it is and counts in the verdict; `ablation run --all` goes on with the other arms.",
+            )
+
+    def _run_or_note(self, family: str, arm: str) -> None:
+        try:
+            self.run_arm(family, arm)
+        except StopRuleFired as stopped:
+            self.reporter.say(stopped.message)
+
+    def _check_gate(self, family: str, arm: str) -> None:
+        replication = self.plan.verdict.replication
+        if family == self.plan.main_family:
+            return
+        if family != replication.family:
+            raise GateError(f"family `{family}` has no part in this plan's verdict, so nothing runs in it")
+        if arm == replication.control:
+            return
+        stable = first_stable_arm(self.run.root, self.locked)
+        if arm != stable:
+            which = f"that is {stable}" if stable else "there is none"
+            raise GateError(
+                f"the plan replicates {replication.control} and the first arm that was stable in {self.plan.main_family}: {which}, not {arm}"
+            )
+
+    def _scale(self) -> float:
+        """s0: the plan's number, or the mean thinking length of the first family's untruncated sweep rollouts."""
+        if self.plan.training.s0 != "sweep":
+            return float(self.plan.training.s0)
+        sweep = self.sweep(self.plan.main_family)
+        lengths = sweep.thinking_length[~sweep.truncated]
+        if not len(lengths) or not lengths.sum():
+            raise IntegrityError(
+                "every rollout of the sweep was truncated, so s0 cannot be measured", hint="Name training.s0 as a number."
+            )
+        return float(lengths.mean())
+
+    @property
+    def policy(self) -> Policy:
+        """The model, loaded when it is first needed."""
+        if self._policy is None:
+            self._load()
+        return self._policy
+
+    def _load(self) -> None:
+        from ablation.policy.local import LocalPolicy, load_tokenizer
+
+        base = locate(self.plan.model.base, self.locked.path)
+        self.reporter.say(f"loading {self.plan.model.base.at}")
+        self.tokenizer = load_tokenizer(base)
+        self.ids = token_ids(self.tokenizer, self.plan.model.tokens)
+        pad = self.tokenizer.pad_token_id
+        adapter = locate(self.plan.model.start_adapter, self.locked.path)
+        self._policy = LocalPolicy(self.plan, base, adapter, self.ids.end, self.ids.end[0] if pad is None else pad)
+        self.prompts = Prompts(self.plan, self.problems, self.tokenizer)
+        self.engine = engine(self.plan.policy.threads, self.plan.model.dtype)
+        self.sampler = StageSampler(self.plan, self._policy, self.prompts, self.tokenizer, self.ids, self.journal, self.reporter)
+        self.journal.append(
+            "model_loaded", base=self._policy.base_sha256, adapter=self._policy.adapter_sha256(), environment=environment()
+        )
+
+    def _hold(self, family: str, arm: str, updates: int) -> None:
+        """Make the policy hold `arm` after `updates` updates: the start, what it holds already, or a checkpoint."""
+        if updates == 0:
+            self.policy.reset()
+        elif self._held != (family, arm, updates):
+            self.policy.load(self.run.checkpoint(family, arm, updates))
+        self._held = (family, arm, updates)
+
+    def _sample(self, folder: Path, family: str, arm: str, stage: str, update: int, cells: list[Cell]) -> None:
+        policy = self.policy
+        sampling = self.plan.sampling
+        info = StageInfo(
+            plan_digest=self.locked.digest,
+            family=family,
+            arm=arm,
+            stage=stage,
+            update=update,
+            adapter_sha256=policy.adapter_sha256(),
+            think_open_id=self.ids.open,
+            think_close_id=self.ids.close,
+            end_ids=self.ids.end,
+            max_tokens=sampling.max_tokens,
+            sampling=sampling.model_dump(),
+            engine=self.engine,
+        )
+        self.sampler.sample(folder, info, stage_items(self.plan, family, stage, update, cells))
+
+
+@contextmanager
+def open_study(locked: LockedPlan, root: Path, reporter: Reporter):
+    """The run in `root`, held by this process alone until the block ends.
+
+    Raises GateError if another runner holds it, IntegrityError if it belongs to another plan or was changed.
+    """
+    with exclusive(root):
+        run = open_run(root, locked)
+        journal = Journal(run.journal, locked.digest)
+        try:
+            if journal.torn is not None:
+                reporter.say(f"the journal's last line was torn; it is kept in {journal.torn.name}")
+            removed = remove_partial(root)
+            journal.append("runner_started", removed_partial_files=len(removed))
+            for warning in locked.warnings:
+                reporter.say(f"note: {warning}")
+            yield Study(locked, run, journal, reporter)
+        finally:
+            journal.close()

@@ -1,0 +1,126 @@
+"""One update of one arm: sample its cells, weigh the rollouts, take one optimizer step, save."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ablation.files import folder_is_complete, write_folder, write_json
+from ablation.measures.stage import measure
+from ablation.plan.arms import Arm
+from ablation.plan.model import Plan
+from ablation.policy.base import Policy, ScoreRow, TrainRow, UpdateStats
+from ablation.problems.problem import Problem
+from ablation.rollouts.folder import RunFolder, measures_file
+from ablation.rollouts.outcomes import Outcomes, outcomes
+from ablation.rollouts.schema import Cell
+from ablation.rollouts.stage import Stage
+from ablation.rollouts.store import read_stage
+from ablation.study.journal import Journal
+from ablation.study.sampler import Prompts
+from ablation.training.audit import audit_weights
+from ablation.training.batch import weigh_update
+
+
+def train_on_stage(
+    plan: Plan,
+    arm: Arm,
+    policy: Policy,
+    prompts: Prompts,
+    problems: dict[str, Problem],
+    folder: Path,
+    *,
+    reference: dict[str, float],
+    s0: float,
+    journal: Journal,
+) -> dict[str, Any]:
+    """Train the policy on the sampled stage in `folder`, write its measures and audit, and return the audit."""
+    started = time.monotonic()
+    stage = read_stage(folder)
+    own = outcomes(stage, problems, plan.loops)
+    rows = score_rows(stage, prompts)
+
+    def logprob_change() -> list[np.ndarray]:
+        current, start = policy.score(rows), policy.score(rows, start=True)
+        return [now - then for now, then in zip(current, start, strict=True)]
+
+    weighted = weigh_update(
+        arm, stage, own, reward=plan.training.reward, reference=reference, s0=s0, logprob_change=logprob_change
+    )
+    learning_rate = arm.learning_rate or plan.training.learning_rate
+    train_rows = [
+        TrainRow(
+            row.prompt_ids, row.token_ids, stage.logprobs[stage.offsets[i] : stage.offsets[i + 1]], weighted.weights.tokens[i]
+        )
+        for i, row in enumerate(rows)
+    ]
+    stats = policy.update(train_rows, learning_rate)
+    audit = {
+        "update": stage.info.update,
+        "learning_rate": learning_rate,
+        "s0": s0,
+        "reward_mean": float(weighted.rewards_R.mean()),
+        "weights": audit_weights(weighted.weights, own.truncated, own.source.tolist(), own.effort.tolist()),
+        "step": _step_report(stats),
+    }
+    shares = {name: audit["weights"][name] for name in ("negative_share", "truncated_share", "kl_share")}
+    audit["metrics"] = update_metrics(own, stage, stats) | shares
+    write_json(measures_file(folder), measure(own))
+    write_json(folder / "audit.json", audit)
+    seconds = time.monotonic() - started
+    journal.append(
+        "update_trained",
+        arm=f"{stage.info.family}/{stage.info.arm}",
+        update=stage.info.update,
+        tokens=stats.tokens,
+        stepped=stats.stepped,
+        seconds=round(seconds, 3),
+    )
+    return audit
+
+
+def save_checkpoint(policy: Policy, run: RunFolder, family: str, arm: str, update: int) -> None:
+    """Adapter and optimizer after `update`, complete or not at all."""
+    write_folder(run.checkpoint(family, arm, update), policy.save)
+
+
+def update_is_done(run: RunFolder, family: str, arm: str, update: int) -> bool:
+    return folder_is_complete(run.checkpoint(family, arm, update)) and run.audit(family, arm, update).is_file()
+
+
+def score_rows(stage: Stage, prompts: Prompts) -> list[ScoreRow]:
+    """The sampled ids as they were stored, behind the prompt that they were sampled from (checked by its digest)."""
+    rows = []
+    for i in range(len(stage)):
+        prompt = prompts[Cell(stage.problem[i], stage.effort[i])]
+        assert prompt.sha256 == stage.prompt_sha256[i], f"{stage.name(i)}: was sampled from another prompt"
+        rows.append(ScoreRow(tuple(prompt.ids), stage.token_ids[stage.offsets[i] : stage.offsets[i + 1]]))
+    return rows
+
+
+def update_metrics(own: Outcomes, stage: Stage, stats: UpdateStats) -> dict[str, float | int | None]:
+    """What stop rules look at. `nonfinite` counts a loss, a gradient and sampled logprobs that are not finite."""
+    logprobs = own.logprob[np.isfinite(own.logprob)]
+    nonfinite = int((~np.isfinite(stage.logprobs)).sum()) + (not math.isfinite(stats.loss)) + (not math.isfinite(stats.grad_norm))
+    return {
+        "logprob": float(logprobs.mean()) if len(logprobs) else None,
+        "truncated_or_looping_share": float(own.truncated_or_looping.mean()),
+        "nonfinite": nonfinite,
+    }
+
+
+def _step_report(stats: UpdateStats) -> dict[str, Any]:
+    def finite(value: float) -> float | None:
+        return value if math.isfinite(value) else None
+
+    return {
+        "loss": finite(stats.loss),
+        "grad_norm": finite(stats.grad_norm),
+        "weighted_tokens": stats.tokens,
+        "stepped": stats.stepped,
+        "mismatch": {name: finite(value) for name, value in stats.mismatch.items()},
+    }

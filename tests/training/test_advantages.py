@@ -1,0 +1,48 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ablation.training.advantages import advantages, group_rows
+
+
+def one_group(rewards, counted=None):
+    rewards = np.array(rewards, dtype=float)
+    counted = np.ones(len(rewards), dtype=bool) if counted is None else np.array(counted)
+    return advantages({"g": np.arange(len(rewards))}, rewards, counted)
+
+
+def test_groups_keep_the_order_of_first_appearance():
+    groups = group_rows(["b", "a", "b"])
+    assert {cell: rows.tolist() for cell, rows in groups.items()} == {"b": [0, 2], "a": [1]}
+    assert list(groups) == ["b", "a"]
+
+
+def test_reward_minus_group_mean():
+    found, silent = one_group([1, 0, 0, 1])
+    assert found.tolist() == [0.5, -0.5, -0.5, 0.5]
+    assert silent == []
+
+
+def test_equal_rewards_give_exactly_zero():  # eight times 0.3 has a rounded mean that is not 0.3
+    found, silent = one_group(np.full(8, 0.3, dtype=np.float32))
+    assert found.tolist() == [0.0] * 8
+    assert silent == ["g"]
+
+
+def test_a_single_rollout_gives_zero_and_no_nan():
+    found, silent = one_group([0.7])
+    assert found.tolist() == [0.0]
+    assert silent == ["g"]
+
+
+def test_rollouts_apart_leave_the_baseline():
+    found, _ = one_group([1.0, 0.0, 0.0], counted=[True, True, False])
+    assert found.tolist() == [0.5, -0.5, 0.0]
+
+
+@given(st.lists(st.floats(0, 1.3), min_size=2, max_size=12))
+def test_advantages_of_a_group_sum_to_zero(values):
+    found, _ = one_group(values)
+    assert np.isfinite(found).all()
+    assert found.sum() == pytest.approx(0.0, abs=1e-12)

@@ -1,0 +1,29 @@
+import numpy as np
+import pytest
+
+from ablation.training.audit import audit_weights
+from ablation.training.weights import Weights
+
+
+def test_shares_by_hand():
+    tokens = [np.array([2.0, 2.0, 0.0]), np.array([-1.0, -1.0]), np.array([-4.0])]
+    kl = [np.array([0.5, 0.0, 0.0]), np.zeros(2), np.zeros(1)]
+    weights = Weights(tokens, kl, np.zeros(3), ["q@low"])
+    found = audit_weights(weights, np.array([False, False, True]), ["math", "math", "code"], ["low", "low", "xhigh"])
+    assert found["absolute_weight"] == 10.0
+    assert found["net_weight"] == -2.0
+    assert found["net_share"] == pytest.approx(-0.2)
+    assert found["negative_share"] == pytest.approx(0.6)
+    assert found["truncated_share"] == pytest.approx(0.4)
+    assert found["kl_share"] == pytest.approx(0.05)
+    assert found["weighted_tokens"] == 5
+    assert found["by_source"]["code"]["negative_share"] == 1.0
+    assert found["by_source"]["math"]["net_weight"] == 2.0
+    assert found["by_effort"]["xhigh"]["truncated_share"] == 1.0
+    assert found["no_signal_cells"] == ["q@low"]
+
+
+def test_a_share_of_nothing_is_null():
+    weights = Weights([np.zeros(3)], [np.zeros(3)], np.zeros(1), ["p@low"])
+    found = audit_weights(weights, np.array([False]), ["math"], ["low"])
+    assert found["negative_share"] is None and found["truncated_share"] is None

@@ -1,0 +1,125 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ablation.plan.arms import Arm, KLAnchor
+from ablation.training.weights import RolloutBatch, token_weights
+
+S0 = 100.0
+
+
+def batch(rewards, truncated, weighted_lengths, answer=2):
+    """One cell; each rollout is its weighted tokens, then `answer` visible tokens (none if truncated)."""
+    weighted = np.array(weighted_lengths)
+    truncated = np.array(truncated)
+    return RolloutBatch(
+        cells=["p@low"] * len(weighted),
+        rewards_R=np.array(rewards, dtype=float),
+        truncated_R=truncated,
+        lengths_R=weighted + np.where(truncated, 0, answer),
+        weighted_start_R=np.zeros(len(weighted), dtype=int),
+        weighted_length_R=weighted,
+    )
+
+
+# Rewards 1, 0, 0 have the mean 1/3: advantages 2/3, -1/3, -1/3. Lengths 10, 20, 60 have the mean 30.
+GROUP = batch([1, 0, 0], [False, False, True], [10, 20, 60])
+
+
+def test_token_weighting_by_hand():
+    weights = token_weights(Arm(weighting="token"), GROUP, S0).tokens
+    assert weights[0][:10] == pytest.approx([2 / 3 * 100 / 30] * 10)
+    assert weights[0][10:].tolist() == [0.0, 0.0]  # never on the visible answer
+    assert weights[2] == pytest.approx([-1 / 3 * 100 / 30] * 60)
+    assert [part.sum() for part in weights] == pytest.approx([22.2222222, -22.2222222, -66.6666667])  # grows with length
+    assert sum(part.sum() for part in weights) < 0  # long failures make the net weight negative
+
+
+def test_per_rollout_weighting_by_hand():
+    weights = token_weights(Arm(weighting="rollout"), GROUP, S0).tokens
+    assert [part.sum() for part in weights] == pytest.approx([66.6666667, -33.3333333, -33.3333333])
+    assert weights[1][0] == pytest.approx(-1 / 3 * 100 / 20)
+    assert sum(part.sum() for part in weights) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_truncated_apart_leaves_baseline_and_loss():
+    weights = token_weights(Arm(weighting="rollout", truncated="apart"), GROUP, S0).tokens
+    assert [part.sum() for part in weights] == pytest.approx([50.0, -50.0, 0.0])  # baseline of 1 and 0 alone
+    assert not weights[2].any()
+
+
+def test_token_weighting_apart_takes_the_mean_length_of_the_kept():
+    weights = token_weights(Arm(weighting="token", truncated="apart"), GROUP, S0).tokens
+    assert weights[0][0] == pytest.approx(0.5 * 100 / 15)
+
+
+def test_finishing_push_makes_the_net_weight_positive():
+    weights = token_weights(Arm(weighting="rollout", truncated="apart", finish_push=0.1), GROUP, S0).tokens
+    assert [part.sum() for part in weights] == pytest.approx([60.0, -40.0, -10.0])
+    assert sum(part.sum() for part in weights) == pytest.approx(10.0)
+
+
+def test_kl_anchor_is_added_to_each_weighted_token():
+    change = [np.full(12, 0.5), np.full(22, -0.2), np.zeros(60)]
+    found = token_weights(Arm(weighting="rollout", kl=KLAnchor(beta=0.1)), GROUP, S0, change)
+    assert found.kl[0][:10] == pytest.approx([-0.05] * 10)  # more likely than at the start: pulled back
+    assert found.kl[0][10:].tolist() == [0.0, 0.0]
+    assert found.kl[1][:20] == pytest.approx([0.02] * 20)
+    assert found.tokens[0][0] == pytest.approx(2 / 3 * 10 - 0.05)
+
+
+def test_kl_anchor_is_zero_at_the_start():
+    zero = [np.zeros(12), np.zeros(22), np.zeros(60)]
+    anchored = token_weights(Arm(weighting="rollout", kl=KLAnchor(beta=0.1)), GROUP, S0, zero).tokens
+    plain = token_weights(Arm(weighting="rollout"), GROUP, S0).tokens
+    assert all(np.array_equal(one, other) for one, other in zip(anchored, plain, strict=True))
+
+
+def test_positive_only_with_a_kl_term_that_can_only_damp():
+    arm = Arm(weighting="rollout", advantages="positive", kl=KLAnchor(beta=1.0, damp_only=True))
+    change = [np.array([0.5] * 5 + [-3.0] * 4 + [99.0] + [0.0] * 2), np.full(22, 5.0), np.full(60, 5.0)]
+    weights = token_weights(arm, GROUP, S0, change).tokens
+    assert weights[0][:5] == pytest.approx([20 / 3 - 0.5] * 5)  # damped
+    assert weights[0][5:9] == pytest.approx([20 / 3] * 4)  # never grown
+    assert weights[0][9] == 0.0  # never turned
+    assert not weights[1].any() and not weights[2].any()
+
+
+def test_an_anchor_without_logprobs_is_a_bug():
+    with pytest.raises(ValueError, match="logp"):
+        token_weights(Arm(weighting="rollout", kl=KLAnchor(beta=0.1)), GROUP, S0)
+
+
+def test_equal_rewards_and_empty_rollouts_have_no_weight():
+    silent = token_weights(Arm(weighting="rollout"), batch([0.3] * 4, [False] * 4, [5, 6, 7, 8]), S0)
+    assert silent.no_signal == ["p@low"] and not any(part.any() for part in silent.tokens)
+    empty = token_weights(Arm(weighting="rollout"), batch([1.0, 0.0], [False, False], [4, 0]), S0)
+    assert not empty.tokens[1].any() and np.isfinite(empty.tokens[0]).all()
+
+
+groups = st.integers(2, 8).flatmap(
+    lambda size: st.tuples(
+        st.lists(st.floats(0, 1.3), min_size=size, max_size=size),
+        st.lists(st.booleans(), min_size=size, max_size=size),
+        st.lists(st.integers(1, 400), min_size=size, max_size=size),
+    )
+)
+
+
+@given(groups, st.sampled_from(["keep", "apart"]))
+def test_per_rollout_weights_always_net_to_zero(group, handling):
+    found = token_weights(Arm(weighting="rollout", truncated=handling), batch(*group), S0)
+    absolute = sum(np.abs(part).sum() for part in found.tokens)
+    assert sum(part.sum() for part in found.tokens) == pytest.approx(0.0, abs=1e-9 * max(absolute, 1.0))
+
+
+@given(groups)
+def test_weights_do_not_depend_on_the_order_of_rollouts(group):
+    order = list(range(len(group[0])))[::-1]
+    turned = [[column[i] for i in order] for column in group]
+    for weighting in ("token", "rollout"):
+        one = token_weights(Arm(weighting=weighting), batch(*group), S0).tokens
+        other = token_weights(Arm(weighting=weighting), batch(*turned), S0).tokens
+        for place, row in enumerate(order):
+            assert other[place] == pytest.approx(one[row], rel=1e-12, abs=1e-12)
