@@ -42,26 +42,28 @@ def explain(error: ValidationError, document: Document, model: type[BaseModel]) 
         if kind == "extra_forbidden":
             known = list(fields_at(model, path[:-1]))
             suggestion = did_you_mean(path[-1], known) or f"; known here: {', '.join(known)}"
-            faults.append(_fault(document, path, f"unknown field{suggestion}", key=True))
+            faults.append(fault_at(document, path, f"unknown field{suggestion}", key=True))
         elif kind == "missing":
-            faults.append(_fault(document, path, f"is missing; it needs {_meaning(model, path)}"))
+            faults.append(fault_at(document, path, f"is missing; it needs {_meaning(model, path)}"))
         elif kind == "value_error" and isinstance(context.get("error"), Refusal):
-            faults += [_fault(document, (*path, *below), text) for below, text in context["error"].problems]
+            faults += [fault_at(document, (*path, *below), text) for below, text in context["error"].problems]
         elif kind in ("value_error", "assertion_error"):
-            faults.append(_fault(document, path, entry["msg"].split(", ", 1)[-1]))
+            faults.append(fault_at(document, path, entry["msg"].split(", ", 1)[-1]))
         elif entry["loc"][-1:] == ("[key]",):
-            faults.append(_fault(document, path, f"found the name `{path[-1]}`; allowed: {_allowed(kind, context)[0]}", key=True))
+            faults.append(
+                fault_at(document, path, f"found the name `{path[-1]}`; allowed: {_allowed(kind, context)[0]}", key=True)
+            )
         else:
             place = path
             while place and place not in document.values:  # the label of a union's member
                 place = place[:-1]
             wanted.setdefault(place, []).append(_allowed(kind, context, entry["msg"]))
     for path, options in wanted.items():
-        faults.append(_fault(document, path, _mismatch(_value(document, path), options, path in document.quoted)))
+        faults.append(fault_at(document, path, _mismatch(_value(document, path), options, path in document.quoted)))
     return faults
 
 
-def _fault(document: Document, path: Path, text: str, key: bool = False) -> Fault:
+def fault_at(document: Document, path: Path, text: str, key: bool = False) -> Fault:
     """A fault at `path`, placed at the nearest thing of it that is in the file."""
     if key and path in document.keys:
         return Fault(*document.keys[path], path, text)

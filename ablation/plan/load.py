@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from ablation.errors import UsageError
 from ablation.files import sha256_bytes
 from ablation.plan.canonical import plan_digest
-from ablation.plan.explain import explain
+from ablation.plan.explain import explain, fault_at
 from ablation.plan.model import Plan
 from ablation.plan.yaml_reader import Document, Fault, read_yaml
 
@@ -25,6 +25,13 @@ class LoadedPlan:
     plan: Plan
     path: Path
     data: bytes
+    document: Document = field(repr=False)
+    """Where every value stands in the file."""
+
+    def refuse(self, problems: list[tuple[tuple[str | int, ...], str]]) -> None:
+        """Raise a `PlanError` that names file, line and column of each (path, what to say), if there is any."""
+        if problems:
+            raise PlanError(self.path, sorted(fault_at(self.document, path, text) for path, text in problems))
 
     @cached_property
     def bytes_sha256(self) -> str:
@@ -59,6 +66,11 @@ def load_plan(path: Path) -> LoadedPlan:
     return parse_plan(path, read_plan_file(path))
 
 
+def template(name: str) -> bytes:
+    """The starting plan of `plan new`, full of placeholders."""
+    return (Path(__file__).parent / "template.yaml").read_bytes().replace(b"@NAME@", name.encode())
+
+
 def read_plan_file(path: Path) -> bytes:
     """The bytes of a plan file; a missing file is one clear `UsageError`."""
     try:
@@ -87,7 +99,7 @@ def parse_plan(path: Path, data: bytes) -> LoadedPlan:
     if problems:
         raise PlanError(path, sorted(set(problems)))
     assert plan is not None, "a document without faults is a mapping"
-    return LoadedPlan(plan, path, data)
+    return LoadedPlan(plan, path, data, document)
 
 
 def hidden(fault: Fault, document: Document) -> bool:

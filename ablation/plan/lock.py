@@ -112,7 +112,7 @@ def lock_plan(path: Path, loaded: LoadedPlan | None = None) -> Lock:
     """
     target = lock_path(path)
     if target.exists():
-        raise _already_locked(Path(path), target)
+        raise already_locked(path)
     loaded = loaded or load_plan(path)
     resources = resource_digests(loaded)
     content: dict[str, Any] = {
@@ -134,7 +134,7 @@ def lock_plan(path: Path, loaded: LoadedPlan | None = None) -> Lock:
     }
     content["lock_sha256"] = tree_digest(content)
     if not _write_once(target, json_bytes(content)):
-        raise _already_locked(loaded.path, target)
+        raise already_locked(path)
     return Lock(target, content)
 
 
@@ -237,10 +237,11 @@ def _lock_problem(content: Any) -> str | None:
     return None
 
 
-def _already_locked(path: Path, target: Path) -> IntegrityError:
+def already_locked(path: Path) -> IntegrityError:
+    """The error that a second lock ends with; it names the first one."""
     lock = read_lock(path)
     return IntegrityError(
-        f"{path} was locked already, at {lock.locked_at}: {target} has the digest {lock.digest}",
+        f"{path} was locked already, at {lock.locked_at}: {lock.path} has the digest {lock.digest}",
         hint="A plan is locked once. For another study, copy the plan under another name.",
     )
 

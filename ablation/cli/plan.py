@@ -1,0 +1,244 @@
+"""`ablation plan ...`: write, check, review and lock a plan, and prove later that it is the locked one."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from ablation.plan.load import LoadedPlan
+
+app = typer.Typer(no_args_is_help=True, help="Write, check, review and lock a plan.")
+
+PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="The plan file, for instance plans/my-study.yaml.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout; everything else goes to stderr.")]
+
+
+@app.command()
+def new(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the study: letters, digits, - and _.")],
+    folder: Annotated[Path, typer.Option(help="Where to write NAME.yaml.")] = Path("plans"),
+    as_json: Json = False,
+) -> None:
+    """Write a commented starting plan. `check` and `lock` refuse it until its placeholders are filled in."""
+    from ablation.errors import UsageError
+    from ablation.files import write_bytes
+    from ablation.plan.load import template
+
+    name = name.removesuffix(".yaml")
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}", name):
+        raise UsageError(
+            f"`{name}` is not a name", hint="Use at most 40 letters, digits, `-` and `_`; begin with a letter or digit."
+        )
+    path = folder / f"{name}.yaml"
+    if path.exists():
+        raise UsageError(f"{path}: is there already; nothing was written", hint="Choose another name.")
+    write_bytes(path, template(name))
+    _emit(as_json, {"plan": str(path)}, f"{path} written. Replace every TODO in it, then: ablation plan check {path}")
+
+
+@app.command()
+def check(file: PlanFile, as_json: Json = False) -> None:
+    """Say everything that is wrong with a plan, with file, line and column; or one line with its digest."""
+    from ablation.plan.load import PlanError, field_path, load_plan
+    from ablation.plan.locate import missing_resources
+
+    try:
+        loaded = load_plan(file)
+        check_problem_files(loaded)
+    except PlanError as error:
+        if as_json:
+            problems = [
+                {"line": fault.line, "column": fault.column, "field": field_path(fault.path), "problem": fault.text}
+                for fault in error.problems
+            ]
+            _print_json({"plan": str(file), "ok": False, "problems": problems})
+        raise
+    missing = missing_resources(loaded)
+    for line in missing:
+        _note(f"not at hand: {line}")
+    result = {"plan": str(file), "ok": True, "digest": loaded.digest, "bytes_sha256": loaded.bytes_sha256, "missing": missing}
+    _emit(as_json, result, f"{file}: valid, digest {loaded.digest}")
+
+
+@app.command()
+def show(
+    file: PlanFile,
+    resolved: Annotated[bool, typer.Option("--resolved", help="The plan as YAML with every default written out.")] = False,
+    flops: Annotated[
+        float | None, typer.Option(min=1.0, help="Rate for the time estimate, in operations per second (default: CPU threads).")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """The plan on one page, for review: arms, schedule, rules in words, digests, files, cost."""
+    from ablation.plan.canonical import canonical_tree
+    from ablation.plan.load import load_plan
+    from ablation.plan.resolved import resolved_yaml
+
+    loaded = load_plan(file)
+    if resolved:
+        if as_json:
+            _print_json({"digest": loaded.digest, "plan": canonical_tree(loaded.plan)})
+        else:
+            sys.stdout.write(resolved_yaml(loaded.plan))
+        return
+    from ablation.report.plan_page import plan_page, plan_summary, state_of_lock
+
+    summary = plan_summary(loaded, state_of_lock(file), flops)
+    if as_json:
+        _print_json(summary)
+        return
+    from rich.console import Console
+
+    Console(soft_wrap=False, highlight=False).print(plan_page(loaded, summary))
+
+
+@app.command()
+def lock(file: PlanFile, as_json: Json = False) -> None:
+    """Lock a plan, once: write PLAN's .lock and print the digest that reviewers compare."""
+    from ablation.plan.choose import lock_path
+    from ablation.plan.load import load_plan
+    from ablation.plan.lock import already_locked, lock_plan
+
+    if lock_path(file).exists():
+        raise already_locked(file)
+    loaded = load_plan(file)
+    check_problem_files(loaded)
+    locked = lock_plan(file, loaded)
+    for name, why in locked.owed.items():
+        _note(f"owed, so this plan cannot run yet: {name}: {why}")
+    result = {"plan": str(file), "lock": str(locked.path), "digest": locked.digest, "bytes_sha256": locked.bytes_sha256}
+    text = f"{locked.path} written at {locked.locked_at} by {locked.locked_by}\ndigest {locked.digest}"
+    _emit(as_json, result | {"locked_at": locked.locked_at, "locked_by": locked.locked_by, "owed": locked.owed}, text)
+
+
+@app.command()
+def verify(
+    file: Annotated[Path | None, typer.Argument(metavar="[PLAN]", help="By default the only locked plan in plans/.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Prove that a plan and its files are the ones that were locked; otherwise say what changed (exit code 3)."""
+    from ablation.plan.choose import choose_plan
+    from ablation.plan.locate import missing_resources
+    from ablation.plan.lock import verify_lock
+
+    path = choose_plan(file)
+    locked = verify_lock(path, resources=True)
+    missing = missing_resources(locked)
+    for line in locked.warnings:
+        _note(f"warning: {line}")
+    for line in missing:
+        _note(f"not at hand, so not checked: {line}")
+    lock_file = locked.lock
+    result = {"plan": str(path), "ok": True, "digest": locked.digest, "bytes_sha256": locked.bytes_sha256}
+    result |= {
+        "locked_at": lock_file.locked_at,
+        "locked_by": lock_file.locked_by,
+        "warnings": locked.warnings,
+        "missing": missing,
+    }
+    _emit(as_json, result, f"{path}: as it was locked at {lock_file.locked_at} by {lock_file.locked_by}\ndigest {locked.digest}")
+
+
+@app.command()
+def restore(file: PlanFile, as_json: Json = False) -> None:
+    """Put the locked text of a plan back; an edited plan is kept beside it."""
+    from ablation.plan.lock import restore_plan
+
+    kept = restore_plan(file)
+    text = f"{file}: the locked text is in place" + (f"; the edited plan is kept as {kept}" if kept else "")
+    _emit(as_json, {"plan": str(file), "kept": str(kept) if kept else None}, text)
+
+
+@app.command()
+def diff(
+    old: Annotated[Path, typer.Argument(metavar="OLD")],
+    new_plan: Annotated[Path, typer.Argument(metavar="NEW")],
+    as_json: Json = False,
+) -> None:
+    """Compare two plans field by field, defaults included; layout and comments do not count."""
+    from ablation.plan.canonical import canonical_tree
+    from ablation.plan.diff import diff_trees
+    from ablation.plan.load import load_plan
+
+    lines = diff_trees(canonical_tree(load_plan(old).plan), canonical_tree(load_plan(new_plan).plan))
+    text = "\n".join([f"{old} -> {new_plan}", *lines]) if lines else f"{old} and {new_plan} are the same plan"
+    _emit(as_json, {"same": not lines, "differences": [line.strip() for line in lines]}, text)
+
+
+@app.command()
+def digest(path: Annotated[Path, typer.Argument(help="A file or folder that a plan names.")], as_json: Json = False) -> None:
+    """The digest that a plan's `sha256` needs for a file or folder."""
+    from ablation.errors import UsageError
+    from ablation.files import sha256_path
+
+    if not path.exists():
+        raise UsageError(f"{path}: there is no such file or folder")
+    value = sha256_path(path)
+    _emit(as_json, {"path": str(path), "sha256": value}, value)
+
+
+@app.command()
+def schema() -> None:
+    """The JSON Schema of the plan language, for editors."""
+    from ablation.plan.model import Plan
+
+    _print_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **Plan.model_json_schema()})
+
+
+def check_problem_files(loaded: LoadedPlan) -> None:
+    """Look into the problem files that are at hand.
+
+    Raises `PlanError` for a digest that is not the plan's, ids in `cells` that the file does not have, golds that do not
+    grade as correct, and held-out or never-used problems that are trained on. Files that are missing or owed are passed over.
+    """
+    from ablation.files import sha256_path
+    from ablation.plan.locate import locate, resources_of
+    from ablation.plan.section import did_you_mean
+    from ablation.problems.grade import check_problems
+    from ablation.problems.problem import load_problems
+
+    plan, faults, files = loaded.plan, [], {}
+    for name, resource in resources_of(plan).items():
+        place = tuple(name.split("."))
+        path = locate(resource, loaded.path)
+        if resource.owed is not None or not path.exists():
+            continue
+        if resource.sha256 is not None and (found := sha256_path(path)) != resource.sha256:
+            faults.append(((*place, "sha256"), f"found {resource.sha256}, but the digest of {path} is {found}"))
+        elif place[-1] in ("training", "problems"):
+            files[name] = load_problems(path)
+            faults += [(place, f"{path}: {line}") for line in check_problems(list(files[name].values()))]
+    training = files.get("problems.training")
+    if training is not None:
+        for effort, ids in plan.problems.cells.items():
+            for index, problem in enumerate(ids):
+                if problem not in training:
+                    at = ("problems", "cells", effort, index)
+                    faults.append((at, f"there is no problem `{problem}` in the file{did_you_mean(problem, training)}"))
+    trained = {problem for ids in plan.problems.cells.values() for problem in ids}
+    for name, problems in files.items():
+        if name != "problems.training" and (shared := sorted(trained & problems.keys())):
+            faults.append((tuple(name.split(".")), f"{len(shared)} of these problems are trained on: {', '.join(shared[:5])}"))
+    loaded.refuse(faults)
+
+
+def _emit(as_json: bool, value: dict[str, Any], text: str) -> None:
+    """The result of a command: one JSON object, or text."""
+    if as_json:
+        _print_json(value)
+    else:
+        typer.echo(text)
+
+
+def _print_json(value: dict[str, Any]) -> None:
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def _note(text: str) -> None:
+    typer.echo(text, err=True)

@@ -1,0 +1,76 @@
+"""What a plan takes at most: rollouts, tokens, and a rough time from a stated model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ablation.plan.model import Plan
+
+FLOPS_PER_THREAD = 1e10
+"""Assumed useful rate of one CPU thread on small matrices, in floating-point operations per second."""
+SAMPLE_FLOPS = 2
+"""Operations per parameter and sampled token: one multiplication and one addition."""
+TRAIN_FLOPS = 4
+"""The same for a trained token: forward, and backward through a frozen base to the activations alone."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Upper bounds: every rollout at the token cap. Prompts are left out."""
+
+    sweep_rollouts: int
+    """All families' sweeps."""
+    training_rollouts: int
+    """All updates of all runs, the replication's included."""
+    readout_rollouts: int
+    phase2_rollouts: int
+    """Held-out and never-used stages, start and subject; only if the study gets there."""
+    max_tokens: int
+
+    @property
+    def rollouts(self) -> int:
+        """Rollouts of the runs (phase 2 left out)."""
+        return self.sweep_rollouts + self.training_rollouts + self.readout_rollouts
+
+    @property
+    def tokens(self) -> int:
+        """Sampled tokens at most."""
+        return self.rollouts * self.max_tokens
+
+    @property
+    def trained_tokens(self) -> int:
+        """Tokens in a forward and backward pass at most."""
+        return self.training_rollouts * self.max_tokens
+
+    def seconds(self, parameters: int, flops: float) -> float:
+        """Estimated time at `flops` operations per second."""
+        return parameters * (SAMPLE_FLOPS * self.tokens + TRAIN_FLOPS * self.trained_tokens) / flops
+
+
+def cost(plan: Plan) -> Cost:
+    """All arms in the first family; control and one arm in the replication's; a sweep for each."""
+    runs = len(plan.arms) + min(2, len(plan.arms))
+    phase2 = [section.rollouts for section in (plan.verdict.held_out, plan.verdict.never_used) if section is not None]
+    return Cost(
+        sweep_rollouts=2 * plan.sweep_rollouts,
+        training_rollouts=runs * plan.sweep_rollouts,  # the updates of a run take every cell once
+        readout_rollouts=runs * plan.sweep_rollouts,
+        phase2_rollouts=2 * sum(phase2),
+        max_tokens=plan.sampling.max_tokens,
+    )
+
+
+def base_bytes(plan: Plan) -> int:
+    """Memory of the base weights alone, in bytes: what a machine needs at the very least."""
+    return plan.model.parameters * (2 if plan.model.dtype == "bfloat16" else 4)
+
+
+def default_flops(plan: Plan) -> float:
+    """Assumed rate of the plan's own CPU threads, in operations per second."""
+    return FLOPS_PER_THREAD * plan.policy.threads
+
+
+def update_sizes(cells: int, updates: int) -> list[int]:
+    """Sizes of the updates when `cells` are dealt over them as evenly as they go, larger ones first."""
+    small, larger = divmod(cells, updates)
+    return [small + 1] * larger + [small] * (updates - larger)

@@ -1,0 +1,268 @@
+"""The page that a reviewer reads before a plan is locked: what it asks, does, promises and costs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from ablation.errors import IntegrityError
+from ablation.plan.choose import lock_path
+from ablation.plan.cost import SAMPLE_FLOPS, TRAIN_FLOPS, base_bytes, cost, default_flops, update_sizes
+from ablation.plan.load import LoadedPlan
+from ablation.plan.locate import locate, resources_of
+from ablation.plan.lock import verify_lock
+from ablation.plan.model import Plan
+from ablation.plan.words import number, rule_in_words
+
+SAME = "·"
+
+
+def plan_summary(loaded: LoadedPlan, lock_state: dict[str, Any], flops: float | None = None) -> dict[str, Any]:
+    """All that the page shows, as plain data. `lock_state` has `state` and `detail`; `flops` is operations per second."""
+    plan, bound = loaded.plan, cost(loaded.plan)
+    rate = flops or default_flops(plan)
+    sizes = update_sizes(len(plan.cells), plan.training.updates)
+    return {
+        "plan": str(loaded.path),
+        "name": plan.name,
+        "question": plan.question,
+        "digest": loaded.digest,
+        "bytes_sha256": loaded.bytes_sha256,
+        "lock": lock_state,
+        "control": plan.verdict.replication.control,
+        "arms": arm_differences(plan),
+        "families": {name: family.seed for name, family in plan.families.items()},
+        "cells": {effort: len(ids) for effort, ids in plan.problems.cells.items()},
+        "update_cells": sizes,
+        "rollouts_per_cell": plan.training.rollouts_per_cell,
+        "rules": rules_of(plan),
+        "resources": resource_states(loaded),
+        "cost": {
+            "sweep_rollouts": bound.sweep_rollouts,
+            "training_rollouts": bound.training_rollouts,
+            "readout_rollouts": bound.readout_rollouts,
+            "rollouts": bound.rollouts,
+            "phase2_rollouts": bound.phase2_rollouts,
+            "tokens_at_most": bound.tokens,
+            "trained_tokens_at_most": bound.trained_tokens,
+            "flops_per_second_assumed": rate,
+            "seconds_estimated": bound.seconds(plan.model.parameters, rate),
+            "base_bytes": base_bytes(plan),
+        },
+    }
+
+
+def arm_differences(plan: Plan) -> dict[str, dict[str, Any]]:
+    """Arm -> the fields in which it differs from the control; the control itself with every field."""
+    flat = {name: _flat(arm.model_dump(exclude={"note"})) for name, arm in plan.arms.items()}
+    control = flat[plan.verdict.replication.control]
+    return {
+        name: fields if fields is control else {key: value for key, value in fields.items() if value != control.get(key)}
+        for name, fields in flat.items()
+    }
+
+
+def _flat(fields: dict[str, Any]) -> dict[str, Any]:
+    result = {key: value for key, value in fields.items() if key != "kl"}
+    kl = fields["kl"] or {"beta": None, "damp_only": False}
+    return result | {f"kl.{name}": value for name, value in kl.items()}
+
+
+def rules_of(plan: Plan) -> dict[str, list[dict[str, str]]]:
+    """Each list of rules with its rules in words."""
+
+    def words(rules: list, reference: str | None = None) -> list[dict[str, str]]:
+        return [{"name": rule.name, "words": rule_in_words(rule, reference)} for rule in rules]
+
+    verdict = plan.verdict
+    result = {"stop": words(plan.stop_rules), "damage": words(verdict.damage)}
+    if verdict.held_out is not None:
+        read = verdict.held_out.blinded_read
+        result["held_out"] = words(verdict.held_out.rules, "the starting model")
+        result["held_out"].append(
+            {"name": "blinded_read", "words": f"{read.passes} of {read.pairs} pairs pass (else unverified)"}
+        )
+    if verdict.never_used is not None:
+        result["never_used"] = words(verdict.never_used.rules, "the starting model")
+    if verdict.release is not None:
+        result["release"] = words(verdict.release.guards, "the starting model")
+    return result
+
+
+def resource_states(loaded: LoadedPlan) -> list[dict[str, Any]]:
+    """Every file that the plan names: field, place, declared digest and whether it is at hand. Nothing is digested here."""
+    rows = []
+    for field, resource in resources_of(loaded.plan).items():
+        at_hand = locate(resource, loaded.path).exists()
+        state = "owed" if resource.owed is not None else "at hand" if at_hand else "not at hand"
+        rows.append({"field": field, "at": resource.at, "sha256": resource.sha256, "state": state, "owed": resource.owed})
+    return rows
+
+
+def duration(seconds: float) -> str:
+    """`90` -> `1.5 minutes`."""
+    for limit, size, unit in ((90, 1, "seconds"), (5400, 60, "minutes"), (129_600, 3600, "hours"), (63_072_000, 86_400, "days")):
+        if seconds < limit:
+            return f"{seconds / size:.2g} {unit}"
+    return f"{seconds / 31_536_000:,.0f} years"
+
+
+def plan_page(loaded: LoadedPlan, summary: dict[str, Any]) -> RenderableType:
+    """The page for a terminal of 80 columns or more."""
+    plan = loaded.plan
+    parts: list[RenderableType] = [Text(plan.name, style="bold"), Padding(Text(plan.question), (0, 0, 0, 2))]
+
+    def section(title: str, *content: RenderableType) -> None:
+        parts.append(Text(f"\n{title}", style="bold cyan"))
+        parts.extend(Padding(part, (0, 0, 0, 2)) for part in content)
+
+    section(
+        "Digests",
+        _pairs([("plan", summary["digest"]), ("file", summary["bytes_sha256"]), ("lock", _lock_words(summary["lock"]))]),
+    )
+    section(f"Arms, in plan order ({SAME} = as the control {summary['control']})", _arms(plan, summary["arms"]))
+    notes = [(name, arm.note) for name, arm in plan.arms.items() if arm.note]
+    if notes:
+        parts.append(Padding(_pairs(notes), (0, 0, 0, 2)))
+    section("Schedule", _schedule(plan, summary))
+    for key, title in _TITLES.items():
+        if summary["rules"].get(key):
+            section(title, _pairs([(rule["name"], rule["words"]) for rule in summary["rules"][key]]))
+    section("Labels", Text(_labels(plan)))
+    section("Files", _pairs([(row["field"], _resource_words(row)) for row in summary["resources"]]))
+    section("At most, every rollout at the token cap", _cost(plan, summary["cost"]))
+    return Group(*parts)
+
+
+_TITLES = {
+    "stop": "Stop rules: a run ends at once if",
+    "damage": "Damage rules: a run is damaged if any of these holds, else stable",
+    "held_out": "Held-out (phase 2): a win if all of these hold",
+    "never_used": "Never-used (phase 2): confirmed if all of these hold",
+    "release": "Release guards: no release unless all of these hold",
+}
+
+
+def _pairs(rows: list[tuple[str, str]]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for left, right in rows:
+        table.add_row(Text(left), Text(right))
+    return table
+
+
+def _arms(plan: Plan, arms: dict[str, dict[str, Any]]) -> Table:
+    control = plan.verdict.replication.control
+    fields = [key for key in arms[control] if any(key in fields for name, fields in arms.items() if name != control)]
+    table = Table(box=None, padding=(0, 1), pad_edge=False, show_edge=False)
+    table.add_column("arm")
+    for field in fields:
+        table.add_column(field, overflow="fold")
+    for name, differences in arms.items():
+        cells = [Text(_value(differences[field]), style="yellow") if field in differences else Text(SAME) for field in fields]
+        table.add_row(Text(name), *cells)
+    return table
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "-"
+    return number(value) if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _schedule(plan: Plan, summary: dict[str, Any]) -> Table:
+    sizes = summary["update_cells"]
+    span = f"{sizes[-1]} or {sizes[0]}" if sizes[-1] != sizes[0] else str(sizes[0])
+    efforts = ", ".join(f"{count} {effort}" for effort, count in summary["cells"].items())
+    control, family = plan.verdict.replication.control, plan.verdict.replication.family
+    return _pairs(
+        [
+            (
+                "cells",
+                f"{len(plan.cells)}: {efforts}; {plan.training.rollouts_per_cell} rollouts each, {plan.sweep_rollouts} a sweep",
+            ),
+            ("updates", f"{plan.training.updates}, of {span} cells each ({len(plan.cells)} in all, none twice)"),
+            ("first", f"sweep of the start, then {', '.join(plan.arms)}, in family {plan.main_family}; a readout after each"),
+            ("then", f"sweep, {control} and the first stable arm in plan order, in family {family}"),
+            ("seeds", ", ".join(f"{name} {seed}" for name, seed in summary["families"].items())),
+            ("sampling", _sampling(plan)),
+            ("training", f"learning rate {plan.training.learning_rate!r}, fresh Adam, s0 {_value(plan.training.s0)}"),
+            ("intervals", _intervals(plan)),
+        ]
+    )
+
+
+def _sampling(plan: Plan) -> str:
+    sampling = plan.sampling
+    top_k = sampling.top_k or "all"
+    return f"temperature {sampling.temperature:g}, top-p {sampling.top_p:g}, top-k {top_k}, cap {sampling.max_tokens:,} tokens"
+
+
+def _intervals(plan: Plan) -> str:
+    statistics = plan.statistics
+    return (
+        f"{statistics.level:.0%}, percentile bootstrap over cells, {statistics.resamples:,} resamples, "
+        f"at least {statistics.min_clusters} clusters"
+    )
+
+
+def _labels(plan: Plan) -> str:
+    replication = plan.verdict.replication
+    lines = [
+        f"REPLICATED only if {replication.control} is damaged and the first stable arm is stable in both families "
+        f"({plan.main_family}, {replication.family}); otherwise NOT_REPLICATED. Stable arms are not ranked."
+    ]
+    if plan.verdict.held_out is not None:
+        lines.append(
+            "Phase 2 needs REPLICATED. Held-out: WIN_VERIFIED with a passed blinded read, else WIN_UNVERIFIED; or NO_WIN."
+        )
+    if plan.verdict.never_used is not None:
+        lines.append("Never-used: CONFIRMED or NOT_CONFIRMED.")
+    return "\n".join(lines)
+
+
+def _resource_words(row: dict[str, Any]) -> str:
+    digest = f"sha256 {row['sha256'][:16]}..." if row["sha256"] else "no digest in the plan"
+    return f"{row['at']}\n{row['state']}" + (f": {row['owed']}" if row["owed"] else f", {digest}")
+
+
+def _lock_words(lock: dict[str, Any]) -> str:
+    return lock["state"] + (f": {lock['detail']}" if lock.get("detail") else "")
+
+
+def _cost(plan: Plan, bound: dict[str, Any]) -> Table:
+    rate = bound["flops_per_second_assumed"]
+    rows = [
+        (
+            "rollouts",
+            f"{bound['rollouts']:,} = {bound['sweep_rollouts']:,} in sweeps + {bound['training_rollouts']:,} in updates + "
+            f"{bound['readout_rollouts']:,} in readouts",
+        ),
+        ("tokens", f"{bound['tokens_at_most']:,} sampled, {bound['trained_tokens_at_most']:,} of them trained on"),
+        ("base weights", f"{bound['base_bytes'] / 1e9:.3g} GB in {plan.model.dtype}"),
+        (
+            "time",
+            f"about {duration(bound['seconds_estimated'])}: an estimate, {plan.model.parameters:,} parameters x "
+            f"({SAMPLE_FLOPS} per sampled + {TRAIN_FLOPS} per trained token) at {rate:.0e} operations/s",
+        ),
+    ]
+    if bound["phase2_rollouts"]:
+        rows.insert(1, ("phase 2", f"{bound['phase2_rollouts']:,} more rollouts (start and subject), only after REPLICATED"))
+    return _pairs(rows)
+
+
+def state_of_lock(path: Path) -> dict[str, Any]:
+    """`state`: `not locked`, `locked` or `refused`, with a `detail`."""
+    if not lock_path(path).exists():
+        return {"state": "not locked", "detail": None}
+    try:
+        locked = verify_lock(path)
+    except IntegrityError as error:
+        return {"state": "refused", "detail": error.message}
+    return {"state": "locked", "detail": f"{locked.lock.locked_at} by {locked.lock.locked_by}", "warnings": locked.warnings}
