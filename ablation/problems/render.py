@@ -5,14 +5,22 @@ from __future__ import annotations
 import hashlib
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ablation.errors import UsageError
 from ablation.plan.resources import ThinkingTokens
 from ablation.problems.problem import Problem
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+
+class ChatTokenizer(Protocol):
+    """What is used of a transformers tokenizer; importing its class would cost seconds."""
+
+    chat_template: str | None
+    unk_token_id: int | None
+
+    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]: ...
+
+    def apply_chat_template(self, conversation: list[dict[str, str]], **options: object) -> list[int]: ...
 
 
 @dataclass(frozen=True)
@@ -35,7 +43,7 @@ class TokenIds:
     end: tuple[int, ...]
 
 
-def token_ids(tokenizer: PreTrainedTokenizerBase, tokens: ThinkingTokens) -> TokenIds:
+def token_ids(tokenizer: ChatTokenizer, tokens: ThinkingTokens) -> TokenIds:
     """Ids of the plan's tokens.
 
     Raises:
@@ -53,7 +61,7 @@ def token_ids(tokenizer: PreTrainedTokenizerBase, tokens: ThinkingTokens) -> Tok
     return ids
 
 
-def render_prompt(tokenizer: PreTrainedTokenizerBase, problem: Problem, effort: str, tokens: ThinkingTokens) -> Prompt:
+def render_prompt(tokenizer: ChatTokenizer, problem: Problem, effort: str, tokens: ThinkingTokens) -> Prompt:
     """The prompt of `problem` at `effort`: one user turn and the generation prompt; the template gets `reasoning_effort`.
 
     Raises:
@@ -98,7 +106,7 @@ def ends_inside_thinking(ids: list[int], tokens: TokenIds) -> bool:
     return False
 
 
-def _one_token(tokenizer: PreTrainedTokenizerBase, text: str, field: str) -> int:
+def _one_token(tokenizer: ChatTokenizer, text: str, field: str) -> int:
     ids = tokenizer.encode(text, add_special_tokens=False)
     if len(ids) != 1 or ids[0] == tokenizer.unk_token_id:
         found = "is not in the vocabulary" if len(ids) == 1 else f"is {len(ids)} tokens"
