@@ -6,6 +6,7 @@ canonical digest) and `prev` (SHA-256 of the line before, 64 zeros for the first
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from datetime import UTC, datetime
@@ -70,7 +71,7 @@ class Journal:
         lines = path.read_bytes().splitlines() if path.exists() else []
         self.head = sha256_bytes(lines[-1]) if lines else GENESIS
         with disk_errors(path):
-            self._handle = open(path, "ab")
+            self._handle = open(path, "ab")  # noqa: SIM115 - open for as long as the run is
             sync_folder(path.parent)
 
     def append(self, event: str, **data: Any) -> None:
@@ -101,10 +102,8 @@ class Journal:
 
     def _forget_from(self, start: int) -> None:
         """A full disk may have taken half a line: take it back, so that the next append does not fuse with it."""
-        try:
+        with contextlib.suppress(OSError):  # then the next open cuts it off as a torn tail
             os.ftruncate(self._handle.fileno(), start)
-        except OSError:
-            pass  # then the next open cuts it off as a torn tail
 
     def _cut_torn_tail(self) -> None:
         if not self.path.exists():

@@ -24,7 +24,7 @@ def exclusive(root: Path) -> Iterator[None]:
     path = root / ".runner"
     with disk_errors(path):
         root.mkdir(parents=True, exist_ok=True)
-        handle = open(path, "a+b")
+        handle = open(path, "a+b")  # noqa: SIM115 - closed below
     with handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -44,7 +44,7 @@ def exclusive(root: Path) -> Iterator[None]:
 def runner_at_work(root: Path) -> str | None:
     """Who holds the lock of `root`, or None."""
     try:
-        handle = open(root / ".runner", "rb")
+        handle = open(root / ".runner", "rb")  # noqa: SIM115 - closed below
     except OSError:
         return None
     with handle:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ablation.errors import GateError, IntegrityError, StopRuleFired
 from ablation.files import remove_partial, write_json
-from ablation.measures.stage import measure
+from ablation.measures.measure import measure
 from ablation.plan.locate import locate
 from ablation.plan.lock import LockedPlan
 from ablation.plan.model import START
@@ -153,7 +153,8 @@ class Study:
         if arm != stable:
             which = f"that is {stable}" if stable else "there is none"
             raise GateError(
-                f"the plan replicates {replication.control} and the first arm that was stable in {self.plan.main_family}: {which}, not {arm}"
+                f"the plan replicates {replication.control} and the first arm that was stable in {self.plan.main_family}: "
+                f"{which}, not {arm}"
             )
 
     def _scale(self) -> float:

@@ -112,14 +112,11 @@ class StageSampler:
     def _check_part(self, path: Path, info: StageInfo) -> None:
         found = part_info(path)
         if found != info:
-            changed = [
-                name
-                for name in ("plan_digest", "adapter_sha256", "engine", "sampling")
-                if getattr(found, name) != getattr(info, name)
-            ]
+            names = ("plan_digest", "adapter_sha256", "engine", "sampling")
+            changed = ", ".join(name for name in names if getattr(found, name) != getattr(info, name)) or "tokens"
             raise IntegrityError(
-                f"{path}: was sampled under other settings ({', '.join(changed) or 'tokens'}) than this machine would use now",
-                hint="One stage never mixes engines: continue on the machine and versions that it began with, or delete the stage's folder.",
+                f"{path}: was sampled under other settings ({changed}) than this machine would use now",
+                hint="A stage never mixes engines: go on with the machine and versions that it began with, or delete its folder.",
             )
 
     def _rollout(self, info: StageInfo, item: Item, sampled: SampledTokens) -> Rollout:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ablation.files import folder_is_complete, write_folder, write_json
-from ablation.measures.stage import measure
+from ablation.measures.measure import measure
 from ablation.plan.arms import Arm
 from ablation.plan.model import Plan
 from ablation.policy.base import Policy, ScoreRow, TrainRow, UpdateStats

@@ -1,0 +1,65 @@
+"""Small random models: real transformers and peft code, made in a second."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from peft import LoraConfig, get_peft_model
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from ablation.plan.model import Plan
+
+VOCABULARY, END, PAD = 40, 1, 0
+TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head"]
+
+
+def small_llama() -> LlamaForCausalLM:
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=128,
+        tie_word_embeddings=False,
+        bos_token_id=None,
+        eos_token_id=END,
+        pad_token_id=PAD,
+        initializer_range=0.3,  # logits far from uniform, so that a wrong position or mask shows
+    )
+    return LlamaForCausalLM(config).eval()
+
+
+@pytest.fixture(scope="session")
+def model_folders(tmp_path_factory) -> tuple[Path, Path]:
+    """(base, start adapter) on disk; the adapter has an effect."""
+    folder = tmp_path_factory.mktemp("small")
+    model = small_llama()
+    model.save_pretrained(folder / "base")
+    adapted = get_peft_model(model, LoraConfig(r=4, lora_alpha=4, target_modules=TARGETS))
+    with torch.no_grad():
+        for name, weight in adapted.named_parameters():
+            if "lora_B" in name:
+                weight.normal_(std=0.1)
+    adapted.save_pretrained(str(folder / "adapter"), save_embedding_layers=False)
+    return folder / "base", folder / "adapter"
+
+
+@pytest.fixture(scope="session")
+def small_plan() -> Plan:
+    tree = yaml.safe_load((Path(__file__).parents[2] / "plans" / "quickstart.yaml").read_text())
+    tree["model"]["lora"] = {"rank": 4, "alpha": 4, "targets": TARGETS}
+    tree["problems"]["cells"] = {"low": ["a", "b", "c"], "medium": ["a", "b"]}
+    tree["sampling"] = {"max_tokens": 24, "batch_rollouts": 16}
+    tree["training"] |= {"learning_rate": 0.001, "micro_batch_tokens": 100000}
+    return Plan.model_validate(tree)
+
+
+@pytest.fixture
+def policy(model_folders, small_plan):
+    from ablation.policy.local import LocalPolicy
+
+    return LocalPolicy(small_plan, *model_folders, end_ids=(END,), pad_id=PAD)

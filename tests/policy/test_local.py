@@ -1,0 +1,168 @@
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from ablation.errors import IntegrityError, UsageError
+from ablation.policy.base import SampleRequest, ScoreRow, TrainRow
+from ablation.policy.local import LocalPolicy
+
+from .conftest import END, PAD
+
+
+def rollouts(policy, count=6):
+    requests = [SampleRequest(tuple(range(2, 5 + i)), 50 + i) for i in range(count)]
+    return requests, policy.sample(requests)
+
+
+def train_rows(policy, count=6):
+    requests, sampled = rollouts(policy, count)
+    return [
+        TrainRow(request.prompt_ids, one.token_ids, one.logprobs, np.full(len(one.token_ids), 1.0 if i % 2 else -0.5))
+        for i, (request, one) in enumerate(zip(requests, sampled, strict=True))
+    ]
+
+
+def gradient(policy, rows):
+    """The gradient of one update as one float64 vector, without the step."""
+    taken = {}
+    step, policy.optimizer.step = (
+        policy.optimizer.step,
+        lambda: taken.update({name: weight.grad.double().clone() for name, weight in policy.trainable.items()}),
+    )
+    policy.update(rows, 1e-3)
+    policy.optimizer.step = step
+    return torch.cat([taken[name].flatten() for name in sorted(taken)])
+
+
+def test_sampler_and_trainer_agree(policy):
+    requests, sampled = rollouts(policy)
+    scored = policy.score([ScoreRow(request.prompt_ids, one.token_ids) for request, one in zip(requests, sampled, strict=True)])
+    for one, logprobs in zip(sampled, scored, strict=True):
+        assert logprobs == pytest.approx(one.logprobs, abs=1e-5)
+
+
+def test_an_update_moves_the_policy_the_way_the_weights_say(policy):
+    requests, sampled = rollouts(policy, 2)
+    rows = [TrainRow(requests[0].prompt_ids, sampled[0].token_ids, sampled[0].logprobs, np.ones(len(sampled[0].token_ids)))]
+    before = policy.score(rows)[0].sum()
+    for _ in range(3):
+        stats = policy.update(rows, 1e-2)
+    assert stats.stepped and stats.tokens == len(sampled[0].token_ids)
+    assert policy.score(rows)[0].sum() > before + 0.1
+
+
+def test_loss_is_minus_the_sum_of_weights_when_nothing_has_moved(policy):
+    rows = train_rows(policy)
+    stats = policy.update(rows, 1e-3)
+    assert stats.loss == pytest.approx(-sum(row.weights.sum() for row in rows), rel=1e-4)
+    assert stats.mismatch["mean_absolute"] < 1e-5
+
+
+@pytest.mark.parametrize("budget", [1, 64, 200])
+def test_micro_batches_and_order_do_not_change_the_gradient(policy, budget):
+    rows = train_rows(policy)
+    whole = gradient(policy, rows)
+    policy.plan = policy.plan.model_copy(
+        update={"training": policy.plan.training.model_copy(update={"micro_batch_tokens": budget})}
+    )
+    split = gradient(policy, rows[::-1])
+    assert torch.linalg.vector_norm(split - whole) <= 1e-5 * torch.linalg.vector_norm(whole)
+
+
+def test_no_weight_no_step(policy):
+    rows = [TrainRow(row.prompt_ids, row.token_ids, row.sampler_logprobs, row.weights * 0) for row in train_rows(policy)]
+    before = policy.adapter_sha256()
+    stats = policy.update(rows, 1e-3)
+    assert not stats.stepped and stats.tokens == 0 and stats.loss == 0.0
+    assert policy.adapter_sha256() == before
+
+
+def test_a_logprob_that_is_not_finite_takes_no_step(policy):
+    rows = train_rows(policy, 2)
+    rows[0].sampler_logprobs[0] = -np.inf
+    before = policy.adapter_sha256()
+    stats = policy.update(rows, 1e-3)
+    assert not stats.stepped and np.isnan(stats.loss)
+    assert policy.adapter_sha256() == before
+
+
+def test_optimizer_owns_exactly_the_trainable_weights(policy):
+    owned = {id(weight) for group in policy.optimizer.param_groups for weight in group["params"]}
+    assert owned == {id(weight) for weight in policy.model.parameters() if weight.requires_grad}
+    assert all(weight.dtype == torch.float32 for weight in policy.trainable.values())
+
+
+def test_save_and_load_continue_bit_for_bit(policy, tmp_path):
+    rows = train_rows(policy)
+    policy.update(rows, 1e-3)
+    policy.save(tmp_path)
+    policy.update(rows, 1e-3)
+    straight = policy.adapter_sha256()
+    policy.load(tmp_path)
+    policy.update(rows, 1e-3)
+    assert policy.adapter_sha256() == straight
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["adapter_config.json", "adapter_model.safetensors", "optimizer.safetensors"]
+
+
+def test_a_resume_without_optimizer_state_is_another_run(policy, tmp_path):
+    rows = train_rows(policy)
+    policy.update(rows, 1e-3)
+    policy.save(tmp_path)
+    policy.update(rows, 1e-3)
+    straight = policy.adapter_sha256()
+    policy.load(tmp_path)
+    policy.optimizer.state.clear()
+    policy.update(rows, 1e-3)
+    assert policy.adapter_sha256() != straight
+
+
+def test_reset_is_the_start_and_a_fresh_optimizer(policy):
+    start = policy.adapter_sha256()
+    policy.update(train_rows(policy), 1e-2)
+    assert policy.adapter_sha256() != start
+    policy.reset()
+    assert policy.adapter_sha256() == start
+    assert not policy.optimizer.state
+
+
+def test_reset_refuses_a_base_that_moved(policy):
+    base = next(weight for name, weight in policy.model.named_parameters() if name not in policy.trainable)
+    with torch.no_grad():
+        base.add_(1e-3)
+    with pytest.raises(IntegrityError, match="base model"):
+        policy.reset()
+
+
+def test_scoring_under_the_start_leaves_the_adapter_alone(policy):
+    rows = train_rows(policy)
+    before = policy.score(rows)
+    policy.update(rows, 1e-2)
+    moved = policy.adapter_sha256()
+    for one, other in zip(policy.score(rows, start=True), before, strict=True):
+        assert one.tolist() == other.tolist()
+    assert policy.adapter_sha256() == moved
+
+
+def test_an_adapter_with_a_missing_weight_is_refused(policy, tmp_path):
+    from safetensors.torch import save_file
+
+    policy.save(tmp_path)
+    saved = load_file(tmp_path / "adapter_model.safetensors")
+    del saved[sorted(saved)[0]]
+    save_file(saved, tmp_path / "adapter_model.safetensors")
+    with pytest.raises(IntegrityError, match="is missing"):
+        policy.load(tmp_path)
+
+
+def test_an_adapter_of_another_shape_is_refused(model_folders, small_plan, tmp_path):
+    base, adapter = model_folders
+    shutil.copytree(adapter, tmp_path / "adapter")
+    config = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())
+    (tmp_path / "adapter" / "adapter_config.json").write_text(json.dumps(config | {"r": 8}))
+    with pytest.raises(UsageError, match=r"model.lora.rank: the plan says 4, the start adapter has 8"):
+        LocalPolicy(small_plan, base, tmp_path / "adapter", end_ids=(END,), pad_id=PAD)
