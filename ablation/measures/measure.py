@@ -1,0 +1,52 @@
+"""The measures of one stage: counts as whole numbers, means as floats, in all and by effort and source.
+
+What a stage does not define is null, never a number: a mean over nothing, a median over nothing, a share of nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ablation.plan.rules import COUNT_MEASURES
+from ablation.rollouts.outcomes import Outcomes
+
+OTHER_COUNTS = ("finished", "periodic", "strong", "stopped_in_thinking")
+
+
+def measure(outcomes: Outcomes) -> dict[str, Any]:
+    """The content of `measures.json`; `runs/README.md` names every field. Row order does not matter."""
+    outcomes = outcomes.sorted()
+    result = _group(outcomes)
+    for name, labels in (("by_effort", outcomes.effort), ("by_source", outcomes.source)):
+        result[name] = {str(label): _group(outcomes.take(labels == label)) for label in np.unique(labels)}
+    return result
+
+
+def _group(outcomes: Outcomes) -> dict[str, Any]:
+    clean, correct = outcomes.clean, int(outcomes.correct.sum())
+    thought = outcomes.thinking_length > 0
+    total = int(outcomes.total_tokens.sum())
+    return {
+        "rollouts": len(outcomes),
+        "cells": len(np.unique(outcomes.cell)),
+        **{name: int(getattr(outcomes, name).sum()) for name in COUNT_MEASURES + OTHER_COUNTS},
+        "with_thinking": int(thought.sum()),
+        "total_tokens": total,
+        "thinking_tokens": int(outcomes.thinking_length.sum()),
+        "tokens_per_correct": total / correct if correct else None,
+        "clean_length": _mean(outcomes.thinking_length[clean]),
+        "logprob": _mean(outcomes.logprob[thought]),
+        "top20_entropy": _mean(outcomes.top_entropy[thought]),
+        "top20_mass": _mean(outcomes.top_mass[thought]),
+        "cjk_share": float(np.median(outcomes.cjk_share[clean])) if clean.any() else None,
+    }
+
+
+def _mean(values: np.ndarray) -> float | None:
+    """Correctly rounded, so that neither order nor splitting can move it; None over nothing or if any is not finite."""
+    if not len(values) or not np.isfinite(values).all():
+        return None
+    return math.fsum(values.tolist()) / len(values)
