@@ -35,16 +35,20 @@ _PATTERNS = {
 def explain(error: ValidationError, document: Document, model: type[BaseModel]) -> list[Fault]:
     """One fault for every place that `error` names; the members of a union are joined into one."""
     faults: list[Fault] = []
+    meant: set[Path] = set()  # fields that are missing because their name is misspelt: one fault, one message
+    missing: list[Fault] = []
     wanted: dict[Path, list[tuple[str, list[str]]]] = {}
     for entry in error.errors(include_url=False):
         path = tuple(part for part in entry["loc"] if part != "[key]")
         kind, context = entry["type"], entry.get("ctx", {})
         if kind == "extra_forbidden":
             known = list(fields_at(model, path[:-1]))
-            suggestion = did_you_mean(path[-1], known) or f"; known here: {', '.join(known)}"
+            suggestion = did_you_mean(path[-1], known)
+            meant.update((*path[:-1], name) for name in known if suggestion == f"; did you mean `{name}`?")
+            suggestion = suggestion or f"; known here: {', '.join(known)}"
             faults.append(fault_at(document, path, f"unknown field{suggestion}", key=True))
         elif kind == "missing":
-            faults.append(fault_at(document, path, f"is missing; it needs {_meaning(model, path)}"))
+            missing.append(fault_at(document, path, f"is missing; it needs {_meaning(model, path)}"))
         elif kind == "value_error" and isinstance(context.get("error"), Refusal):
             faults += [fault_at(document, (*path, *below), text) for below, text in context["error"].problems]
         elif kind in ("value_error", "assertion_error"):
@@ -60,7 +64,7 @@ def explain(error: ValidationError, document: Document, model: type[BaseModel]) 
             wanted.setdefault(place, []).append(_allowed(kind, context, entry["msg"]))
     for path, options in wanted.items():
         faults.append(fault_at(document, path, _mismatch(_value(document, path), options, path in document.quoted)))
-    return faults
+    return faults + [fault for fault in missing if fault.path not in meant]
 
 
 def fault_at(document: Document, path: Path, text: str, key: bool = False) -> Fault:

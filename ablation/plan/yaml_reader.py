@@ -18,6 +18,7 @@ import yaml
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 20
 MAX_FAULTS = 100
+TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
 MAX_DIGITS = 40
 PLACEHOLDER = re.compile(r"TODO\b")
 """A value or name that begins with the word TODO is still to be filled in."""
@@ -103,6 +104,15 @@ def resolve_scalar(text: str) -> Any:
     return text
 
 
+class _Loader(yaml.SafeLoader):
+    """PyYAML's parser, which looks ahead for up to 1,024 characters: `[[[[...` must not get that far."""
+
+    def fetch_flow_collection_start(self, token_class):
+        if self.flow_level > MAX_DEPTH:
+            raise yaml.scanner.ScannerError(None, None, TOO_DEEP, self.get_mark())
+        super().fetch_flow_collection_start(token_class)
+
+
 class _Reader:
     def __init__(self) -> None:
         self.document = Document(None, {}, {}, set(), [], set())
@@ -134,15 +144,15 @@ class _Reader:
         raise _Stop
 
     def read(self, text: str) -> None:
-        events = yaml.parse(text, Loader=yaml.SafeLoader)
+        events = yaml.parse(text, Loader=_Loader)
         try:
             self.stream(events)
         except yaml.reader.ReaderError as error:
-            self.stop(*place(text, error.position), f"character U+{ord(error.character):04X} is not allowed in YAML")
+            self.stop(*place(text, error.position), f"character U+{int(error.character):04X} is not allowed in YAML")
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-            self.stop(line, column, f"not valid YAML: {_explain(error, text, mark)}")
+            self.stop(line, column, _explain(error))
         except (yaml.YAMLError, ValueError, OverflowError) as error:
             self.stop(1, 1, f"not valid YAML: {error}")  # for instance an escape beyond Unicode
 
@@ -165,7 +175,7 @@ class _Reader:
         line, column = _at(event)
         self.document.values[path] = (line, column)
         if depth > MAX_DEPTH:
-            self.fault(line, column, path, f"nested more than {MAX_DEPTH} levels deep")
+            self.fault(line, column, path, TOO_DEEP)
             raise _Stop
         if isinstance(event, yaml.AliasEvent):
             return self.unread(line, column, path, f"alias `*{event.anchor}`: aliases are not read; write the value out")
@@ -274,14 +284,16 @@ def _short(text: str) -> str:
     return first if len(first) <= 40 else first[:37] + "..."
 
 
-def _explain(error: yaml.MarkedYAMLError, text: str, mark) -> str:
-    problem = error.problem or error.context or "unreadable"
-    if "'\\t'" in problem:
-        return "a tab; indent with spaces"
-    if "found character" in problem and "cannot start" in problem:
-        return f"{problem}; put quotes around the text"
-    if "mapping values are not allowed" in problem:
-        return "a second `: ` in one line; put quotes around the text, or check the indentation"
-    if problem == "could not determine a constructor":
+def _explain(error: yaml.MarkedYAMLError) -> str:
+    problem = error.problem or "unreadable"
+    if problem == TOO_DEEP:
         return problem
-    return " ".join(part for part in (error.context, problem) if part)
+    if "'\\t'" in problem:
+        problem = "a tab; indent with spaces"
+    elif "found character" in problem and "cannot start" in problem:
+        problem = f"{problem}; put quotes around the text"
+    elif "mapping values are not allowed" in problem:
+        problem = "a second `: ` in one line; put quotes around the text, or check the indentation"
+    else:
+        problem = " ".join(part for part in (error.context, problem) if part)
+    return f"not valid YAML: {problem}"

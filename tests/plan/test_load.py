@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from ablation.errors import UsageError
+from ablation.plan.load import PlanError, field_path, load_plan, parse_plan
+
+PLANS = Path(__file__).parents[2] / "plans"
+
+
+def problems(text: str) -> list[str]:
+    """Messages for `text`, the file name cut off."""
+    with pytest.raises(PlanError) as caught:
+        parse_plan(Path("x.yaml"), text.encode())
+    return [line.removeprefix("x.yaml:") for line in caught.value.lines()]
+
+
+def line_of(text: str, part: str) -> int:
+    return text[: text.index(part)].count("\n") + 1
+
+
+def test_a_good_plan(plan_path):
+    loaded = load_plan(plan_path)
+    assert loaded.plan.training.learning_rate == 2e-5
+    assert loaded.plan.sweep_rollouts == 348
+    assert loaded.plan.cells[0] == ("p00", "low")
+    assert list(loaded.plan.arms) == ["C", "N", "XK"]
+    assert loaded.plan.sampling.top_k == 0
+    assert loaded.bytes_sha256 == hashlib.sha256(plan_path.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("form", ["2e-5", "2E-5", "2.0e-5", "0.00002", ".00002"])
+def test_number_forms_are_the_same_plan(plan_path, plan_text, form):
+    other = parse_plan(plan_path, plan_text.replace("2e-5", form).encode())
+    assert other.digest == load_plan(plan_path).digest
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (
+            "learning_rate: 2e-5",
+            'learning_rate: "2e-5"',
+            'training.learning_rate: found the text "2e-5"; allowed: a number; remove the quotes',
+        ),
+        ("learning_rate: 2e-5", "learning_rate: -1", "training.learning_rate: found the number -1; allowed: a number > 0"),
+        ("learning_rate: 2e-5", "learning_rate: true", "training.learning_rate: found `true`; allowed: a number"),
+        ("learning_rate: 2e-5", "learning_rate:", "training.learning_rate: found nothing (null); allowed: a number"),
+        ("max_tokens: 200", "max_tokens: 2.5", "sampling.max_tokens: found the number 2.5; allowed: a whole number"),
+        (
+            "max_tokens: 200",
+            "max_tokens: 2_00",
+            'sampling.max_tokens: found the text "2_00"; allowed: a whole number; did you mean `200`?',
+        ),
+        ("max_tokens: 200", "max_tokens: [200]", "sampling.max_tokens: found a list; allowed: a whole number"),
+        ("sampling: {max_tokens: 200}", "sampling: 200", "sampling: found the number 200; allowed: a mapping"),
+        ("name: small", "name: 12", "name: found the number 12; allowed: text; put quotes around it"),
+        ("name: small", "name: a/b", 'name: found the text "a/b"; allowed: a name of at most 40 letters, digits, `-` and `_`'),
+        ("ablation: 1", "ablation: 2", "ablation: found the number 2; allowed: 1"),
+        (
+            "weighting: token",
+            "weighting: tokens",
+            'arms.C.weighting: found the text "tokens"; allowed: `token` or `rollout`; did you mean `token`?',
+        ),
+        ("weighting: token", "weighting: no", 'arms.C.weighting: found the text "no"; allowed: `token` or `rollout`'),
+        ("updates: 5", "udpates: 5", "training.udpates: unknown field; did you mean `updates`?"),
+        ("updates: 5", "updates: 59", "training.updates: found 59 updates of 58 cells, so an update would have none"),
+        (
+            "rollouts_per_cell: 6",
+            "rollouts_per_cell: 6\n  s0: swep",
+            'training.s0: found the text "swep"; allowed: a number or `sweep`; did you mean `sweep`?',
+        ),
+        ("  N: {", "  C+: {", "arms.C+: found the name `C+`; allowed: a name of at most 40 letters, digits, `-` and `_`"),
+        ("  N: {", "  start: {", "arms.start: `start` is the starting model's name and cannot be an arm's"),
+        ("  N: {", "  c: {", "arms.c: `c` and `C` are one folder where names ignore case; rename one"),
+        ("seed: 2}", "seed: 1}", "families.replication.seed: found 1, which is family `main`'s; each needs its own"),
+        ("seed: 2}", "seed: -2}", "families.replication.seed: found the number -2; allowed: a number >= 0"),
+        (
+            "control: C",
+            "control: c",
+            "verdict.replication.control: there is no arm `c`; arms: C, N, XK; did you mean `C`?",
+        ),
+        ("control: C", "control: N", "arms.N: the control `N` must be listed first"),
+        (
+            "family: replication",
+            "family: replicaton",
+            "verdict.replication.family: there is no family `replicaton`; families: main, replication; did you mean `replication`?",
+        ),
+        (
+            "family: replication",
+            "family: main",
+            "verdict.replication.family: `main` is the first family; the replication needs another one",
+        ),
+        (
+            "measure: clean",
+            "measure: claen",
+            "verdict.damage[0].measure: `claen` is no measure; known: correct, clean, truncated, looping, truncated_or_looping, "
+            "no_answer, logprob, top20_entropy, top20_mass, cjk_share, tokens_per_correct, clean_length, agent_turn, total_tokens; "
+            "did you mean `clean`?",
+        ),
+        ("limit: -21", "limit: -20.5", "verdict.damage[0].limit: found -20.5; `clean` is a count, so its limit is a whole number"),
+        (
+            "limit: -21",
+            "limit: -349",
+            "verdict.damage[0].limit: found -349; with 348 rollouts the number is -348 to 348, so the rule never holds",
+        ),
+        (
+            "limit: -21",
+            "limit: 348",
+            "verdict.damage[0].limit: found 348; with 348 rollouts the number is -348 to 348, so the rule always holds",
+        ),
+        ("name: logprob_lost", "name: clean_lost", "verdict.damage[1].name: two rules are called `clean_lost`"),
+        ("xhigh: [p00, p01", "xhigh: [p00, p00", "problems.cells.xhigh[1]: cell `p00@xhigh` is listed twice"),
+        ("    xhigh:", "    high:", "problems.cells.high: unknown effort `high`; known: low, medium, xhigh; did you mean `xhigh`?"),
+        ("low: [p00", "low: [0", "problems.cells.low[0]: found the number 0; allowed: text; put quotes around it"),
+        (
+            "at: base.bin",
+            "at: hub:a/b@main",
+            "model.base.at: found `hub:a/b@main`; allowed: `hub:ORG/NAME@REVISION` with a commit hash of 40 hex digits",
+        ),
+        ("at: base.bin", "at: package:../x", "model.base.at: found `package:../x`; allowed: `package:PATH`, without `.` and `..`"),
+        (
+            "truncated: apart, kl: {beta: 0.05}",
+            "kl: {beta: 0.05, damp_only: true}",
+            "arms.XK.kl.damp_only: needs `advantages: positive` (it damps positive weights)",
+        ),
+        ("  parameters: 1000000\n", "", "model.parameters: is missing; it needs `parameters: ...` (Parameters of the base model: "
+         "what `plan show` computes time and memory from)"),
+    ],
+)  # fmt: skip
+def test_one_fault_one_message(plan_text, old, new, expected):
+    assert plan_text.count(old) >= 1
+    found = problems(plan_text.replace(old, new, 1))
+    assert [line.split(": ", 1)[1] for line in found] == [expected]
+
+
+def test_place_is_that_of_the_value_or_of_the_key(plan_text):
+    text = plan_text.replace("learning_rate: 2e-5", "learning_rate: fast", 1)
+    assert problems(text)[0].startswith(f"{line_of(text, 'fast')}:18: ")
+    text = plan_text.replace("updates: 5", "udpates: 5")
+    assert problems(text)[0].startswith(f"{line_of(text, 'udpates')}:3: ")
+
+
+def test_all_problems_at_once(plan_text):
+    text = (
+        plan_text.replace("learning_rate: 2e-5", 'learning_rate: "2e-5"')
+        .replace("weighting: token", "weighing: token")
+        .replace("seed: 1}", "seed: TODO}")
+        .replace("name: small", "name: small\nname: big")
+        .replace("limit: -21", "limit: abc")
+    )
+    lines = [int(line.split(":")[0]) for line in problems(text)]
+    wanted = ["name: big", 'learning_rate: "2e-5"', "weighing", "TODO", "abc"]
+    assert lines == [line_of(text, part) for part in wanted]
+
+
+def test_placeholders_are_refused_with_their_line(plan_text):
+    text = plan_text.replace("question: Does it work?", "question: TODO").replace("max_tokens: 200", "max_tokens: TODO")
+    assert problems(text) == [
+        "3:11: question: still the placeholder `TODO`; fill it in",
+        "13:24: sampling.max_tokens: still the placeholder `TODO`; fill it in",
+    ]
+
+
+def test_resource_needs_a_digest_unless_it_is_pinned_elsewhere(plan_text):
+    start = plan_text.index("{at: base.bin")
+    line = plan_text[start : plan_text.index("\n", start)]
+    revision = "1d4bf0f2ff6012fd82039f2fa52739d0dd7c60c0"
+    for good in ("{at: x, owed: not here}", "{at: 'recipe:smollm2/base'}", f"{{at: 'hub:a/b@{revision}'}}"):
+        parse_plan(Path("x.yaml"), plan_text.replace(line, good).encode())
+    assert "needs `sha256` (or `owed: WHY`" in problems(plan_text.replace(line, "{at: x}"))[0]
+    assert "keep one of them" in problems(plan_text.replace(line, line.replace("}", ", owed: x}")))[0]
+    assert "64 lower-case hex digits" in problems(plan_text.replace(line, "{at: x, sha256: ABC}"))[0]
+
+
+def test_missing_file_names_its_neighbours(plan_path):
+    with pytest.raises(UsageError) as caught:
+        load_plan(plan_path.with_name("smal.yaml"))
+    assert "there is no such plan" in caught.value.message
+    assert "small.yaml" in caught.value.hint
+
+
+def test_a_folder_is_no_plan(tmp_path):
+    with pytest.raises(UsageError, match="cannot be read"):
+        load_plan(tmp_path)
+
+
+def test_the_study_plan_has_the_study_numbers():
+    """Every number here is from the published study."""
+    plan = load_plan(PLANS / "tessera.yaml").plan
+    assert (len(plan.cells), plan.sweep_rollouts, plan.training.updates) == (58, 348, 5)
+    assert list(plan.arms) == ["C", "N", "X", "XP", "XK"]
+    assert (plan.model.lora.rank, plan.model.lora.alpha, plan.training.s0, plan.training.learning_rate) == (32, 32, 4790, 2e-5)
+    assert (plan.sampling.temperature, plan.sampling.top_p, plan.sampling.top_k, plan.sampling.max_tokens) == (1, 0.95, 20, 32768)
+    assert [(rule.measure, rule.op, rule.limit) for rule in plan.verdict.damage] == [
+        ("clean", "<=", -21),
+        ("truncated_or_looping", ">=", 20),
+        ("looping", ">=", 12),
+        ("logprob", "<=", -0.15),
+    ]
+    held_out, never_used = plan.verdict.held_out, plan.verdict.never_used
+    assert held_out.rollouts == never_used.rollouts == 24 * 3 * 2
+    assert [rule.limit for rule in held_out.rules] == [-8, 8, 54, 1, 0.5]
+    assert (held_out.blinded_read.pairs, held_out.blinded_read.passes) == (12, 10)
+    assert [rule.limit for rule in never_used.rules] == [103, 9, 24, 0.95]
+    assert [rule.limit for rule in plan.verdict.release.guards] == [1.25]
+
+
+def test_field_path():
+    assert field_path(("verdict", "damage", 0, "limit")) == "verdict.damage[0].limit"
+    assert field_path(()) == ""
