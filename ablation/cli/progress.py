@@ -26,7 +26,7 @@ def make_reporter() -> Iterator[Reporter]:
         TextColumn("{task.description}"),
         BarColumn(bar_width=20),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
+        TextColumn("{task.fields[tokens]}"),
         TimeRemainingColumn(compact=True),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
@@ -71,10 +71,11 @@ class TerminalReporter:
 
     def stage(self, title: str, rollouts: int, done: int, cap: int) -> None:
         self.title, self.rollouts, self.started = title, rollouts, time.monotonic()
-        self.task = self.bars.add_task(title, total=rollouts, completed=done, rate="")
+        self.task = self.bars.add_task(title, total=rollouts, completed=done, tokens="")
 
     def progress(self, done: int, tokens: int) -> None:
-        self.bars.update(self.task, completed=done, rate=_rate(tokens, time.monotonic() - self.started))
+        rate = _rate(tokens, time.monotonic() - self.started)
+        self.bars.update(self.task, completed=done, tokens=f"{tokens:,} tok {rate}")
 
     def stage_done(self, seconds: float, tokens: int) -> None:
         self.bars.remove_task(self.task)

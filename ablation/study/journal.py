@@ -7,6 +7,7 @@ canonical digest) and `prev` (SHA-256 of the line before, 64 zeros for the first
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 from datetime import UTC, datetime
@@ -71,7 +72,7 @@ class Journal:
         lines = path.read_bytes().splitlines() if path.exists() else []
         self.head = sha256_bytes(lines[-1]) if lines else GENESIS
         with disk_errors(path):
-            self._handle = open(path, "ab")  # noqa: SIM115 - open for as long as the run is
+            self._handle = open(path, "ab", buffering=0)  # noqa: SIM115 - unbuffered: a failed write must not be tried again at close
             sync_folder(path.parent)
 
     def append(self, event: str, **data: Any) -> None:
@@ -86,10 +87,10 @@ class Journal:
         }
         line = json.dumps(record, ensure_ascii=False, allow_nan=False).encode()
         with disk_errors(self.path):
-            start = self._handle.tell()
+            start = os.fstat(self._handle.fileno()).st_size
             try:
-                self._handle.write(line + b"\n")
-                self._handle.flush()
+                if self._handle.write(line + b"\n") != len(line) + 1:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 os.fsync(self._handle.fileno())
             except OSError:
                 self._forget_from(start)

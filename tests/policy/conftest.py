@@ -52,7 +52,7 @@ def model_folders(tmp_path_factory) -> tuple[Path, Path]:
 def small_plan() -> Plan:
     tree = yaml.safe_load((Path(__file__).parents[2] / "plans" / "quickstart.yaml").read_text())
     tree["model"]["lora"] = {"rank": 4, "alpha": 4, "targets": TARGETS}
-    tree["problems"]["cells"] = {"low": ["a", "b", "c"], "medium": ["a", "b"]}
+    tree["problems"]["cells"] = {"low": [f"p{number}" for number in range(58)]}
     tree["sampling"] = {"max_tokens": 24, "batch_rollouts": 16}
     tree["training"] |= {"learning_rate": 0.001, "micro_batch_tokens": 100000}
     return Plan.model_validate(tree)

@@ -1,0 +1,173 @@
+"""The runner on a real model: whole runs through the command line, killed and resumed."""
+
+import json
+import random
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from ablation.study.journal import read_journal
+
+from .mini import ablation, command, contents, environment, mini_tree, write_plan
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Path:
+    """A folder with a locked plan and its finished run, never interrupted."""
+    folder = tmp_path_factory.mktemp("finished")
+    plan = write_plan(folder, mini_tree())
+    locked = ablation(folder, "plan", "lock", str(plan))
+    assert locked.returncode == 0, locked.stderr
+    done = ablation(folder, "run", "--all")
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture
+def locked(finished, tmp_path) -> Path:
+    """A fresh folder with the same locked plan and nothing run."""
+    shutil.copytree(finished / "plans", tmp_path / "plans")
+    return tmp_path
+
+
+def stage_rows(folder: Path, stage: str) -> list:
+    from ablation.rollouts.store import read_stage
+
+    return read_stage(folder / "runs" / "mini" / stage).rollouts()
+
+
+def test_a_run_has_every_stage(finished):
+    run = finished / "runs" / "mini"
+    for stage in ("main/start/sweep", "main/C/readout", "main/XK/readout", "replication/C/readout", "replication/start/sweep"):
+        assert len(stage_rows(finished, stage)) == 16, stage
+    for arm in ("C", "XK"):
+        sampled = [row for k in (1, 2) for row in stage_rows(finished, f"main/{arm}/update-{k}")]
+        assert len({(row.cell.id, row.index) for row in sampled}) == len(sampled) == 16  # every cell once
+        assert (run / "main" / arm / "update-2" / "checkpoint" / "adapter_model.safetensors").is_file()
+
+
+def test_arms_of_a_family_share_cells_seeds_and_at_update_1_the_rollouts(finished):
+    control, other = (stage_rows(finished, f"main/{arm}/update-1") for arm in ("C", "XK"))
+    assert [(a.cell, a.seed, a.token_ids, a.logprobs) for a in control] == [
+        (b.cell, b.seed, b.token_ids, b.logprobs) for b in other
+    ]
+    control, other = (stage_rows(finished, f"main/{arm}/update-2") for arm in ("C", "XK"))
+    assert [(a.cell, a.seed) for a in control] == [(b.cell, b.seed) for b in other]
+    sweep, readout = stage_rows(finished, "main/start/sweep"), stage_rows(finished, "main/C/readout")
+    assert [(a.cell, a.seed) for a in sweep] == [(b.cell, b.seed) for b in readout]
+
+
+def test_families_share_no_seed(finished):
+    main, second = (stage_rows(finished, f"{family}/start/sweep") for family in ("main", "replication"))
+    assert not {row.seed for row in main} & {row.seed for row in second}
+
+
+def test_the_kl_anchor_weighs_nothing_at_update_1_and_something_later(finished):
+    audits = [json.loads((finished / f"runs/mini/main/XK/update-{k}/audit.json").read_text()) for k in (1, 2)]
+    assert audits[0]["weights"]["kl_share"] in (0.0, None)
+    assert audits[1]["weights"]["kl_share"] > 0
+
+
+def test_trainer_and_sampler_agree_at_every_update(finished):
+    for path in (finished / "runs" / "mini").glob("*/*/update-*/audit.json"):
+        assert json.loads(path.read_text())["step"]["mismatch"]["p99_absolute"] < 1e-3
+
+
+def test_the_journal_is_whole_and_names_the_plan(finished):
+    digest = json.loads((finished / "plans" / "mini.lock").read_text())["digest"]
+    events = read_journal(finished / "runs" / "mini" / "journal.jsonl")
+    assert {event["plan"] for event in events} == {digest}
+    kinds = [event["event"] for event in events]
+    assert kinds[0] == "runner_started" and kinds.count("arm_finished") >= 3
+    loaded = next(event for event in events if event["event"] == "model_loaded")
+    assert loaded["environment"]["packages"]["torch"]
+
+
+def test_running_again_adds_nothing(finished):
+    before = contents(finished / "runs" / "mini")
+    again = ablation(finished, "run", "--all")
+    assert again.returncode == 0 and "finished already" in again.stderr
+    assert contents(finished / "runs" / "mini") == before
+
+
+def test_killed_at_random_it_ends_with_the_same_bytes(finished, locked):
+    whole = contents(finished / "runs" / "mini")
+    chance = random.Random(11)
+    kills = 0
+    for _ in range(60):
+        process = subprocess.Popen(command("run", "--all"), cwd=locked, env=environment(), stderr=subprocess.PIPE, text=True)
+        if kills < 8:
+            # The imports take most of a start: wait for the first line, then for a moment of the work itself.
+            process.stderr.readline()
+            time.sleep(chance.uniform(0.0, 1.5))
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+            kills += process.returncode == -signal.SIGKILL
+            continue
+        _, errors = process.communicate()
+        assert process.returncode == 0, errors
+        break
+    assert kills == 8
+    resumed = contents(locked / "runs" / "mini")
+    assert sorted(resumed) == sorted(whole)
+    assert [name for name in whole if resumed[name] != whole[name]] == []
+    assert read_journal(locked / "runs" / "mini" / "journal.jsonl")
+
+
+def test_an_unlocked_or_touched_plan_does_not_run(locked):
+    plan = locked / "plans" / "mini.yaml"
+    text = plan.read_text()
+    plan.write_text(text.replace("updates: 2", "updates: 1"))
+    touched = ablation(locked, "run", "--arm", "C")
+    assert touched.returncode == 3 and "training.updates" in touched.stderr
+    plan.write_text(text)
+    (locked / "plans" / "mini.lock").unlink()
+    unlocked = ablation(locked, "run", "--arm", "C", "--plan", str(plan))
+    assert unlocked.returncode == 3 and "not locked" in unlocked.stderr
+    assert not (locked / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--arm", "Z"], 2, "there is no arm `Z`; its arms are C, XK"),
+        (["--arm", "C", "--family", "third"], 2, "there is no family `third`"),
+        ([], 2, "--arm NAME or --all"),
+        (["--arm", "C", "--all"], 2, "--arm NAME or --all"),
+        (["--arm", "XK", "--family", "replication"], 6, "main"),
+    ],
+)
+def test_wrong_use(locked, arguments, code, message):
+    refused = ablation(locked, "run", *arguments)
+    assert refused.returncode == code, refused.stderr
+    assert message in refused.stderr and "Traceback" not in refused.stderr
+
+
+def test_the_run_folder_of_another_plan_is_refused(finished, tmp_path):
+    tree = mini_tree() | {"question": "Another question?"}
+    plan = write_plan(tmp_path, tree)
+    assert ablation(tmp_path, "plan", "lock", str(plan)).returncode == 0
+    before = contents(finished / "runs" / "mini")
+    refused = ablation(tmp_path, "run", "--arm", "C", "--run", str(finished / "runs" / "mini"))
+    assert refused.returncode == 3 and "another plan" in refused.stderr
+    assert contents(finished / "runs" / "mini") == before
+
+
+def test_a_stop_rule_ends_an_arm_with_5_and_the_study_goes_on(tmp_path):
+    tree = mini_tree()
+    tree["arms"] = {"C": tree["arms"]["C"], "N": {"weighting": "rollout"}}
+    tree["stop_rules"] = [{"name": "any_unfinished", "measure": "truncated_or_looping_share", "op": ">=", "limit": 0.0}]
+    plan = write_plan(tmp_path, tree)
+    assert ablation(tmp_path, "plan", "lock", str(plan)).returncode == 0
+    stopped = ablation(tmp_path, "run", "--arm", "C")
+    assert stopped.returncode == 5 and "any_unfinished" in stopped.stderr
+    assert not (tmp_path / "runs/mini/main/C/update-2").exists()
+    assert ablation(tmp_path, "run", "--arm", "C").returncode == 5  # still, and nothing is trained again
+    rest = ablation(tmp_path, "run", "--all")
+    assert rest.returncode == 0 and "main/N: stop rule" in rest.stderr
