@@ -7,6 +7,7 @@ end token included) and there is no visible answer. Neither tag counts as thinki
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -61,12 +62,14 @@ class Thinking:
     def mean(self, values: np.ndarray) -> np.ndarray:
         """Mean over each rollout's thinking of a flat per-token array of the stage, float64 [N]; NaN where there is none.
 
-        Each rollout is summed by itself, so the result does not depend on the rows around it.
+        Each rollout is summed by itself and rounded once, so the result does not depend on the rows around it, and the mean
+        of equal numbers is that number.
         """
-        means = np.full(len(self.opened), np.nan)
-        full = np.flatnonzero(self.lengths)
-        if len(full):
-            means[full] = np.add.reduceat(values[self.take], self.offsets[full]) / self.lengths[full]
+        means, taken = np.full(len(self.opened), np.nan), values[self.take]
+        for row in np.flatnonzero(self.lengths):
+            own = taken[self.offsets[row] : self.offsets[row + 1]]
+            # fsum refuses a mix of infinities
+            means[row] = (math.fsum(own.tolist()) if np.isfinite(own).all() else own.sum()) / len(own)
         return means
 
 

@@ -1,0 +1,77 @@
+"""Is a stage the one that the plan asks for, whole, and paired with its reference?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from ablation.errors import IntegrityError
+from ablation.plan.model import Plan
+from ablation.rollouts.stage import Stage
+
+
+def check_stage_of_plan(stage: Stage, plan: Plan, digest: str, who: tuple[str, str, str, int], folder: Path) -> None:
+    """Raise `IntegrityError` unless `stage` was sampled for this plan, as (family, arm, stage, update) `who`, with its values."""
+    info = stage.info
+    if info.plan_digest != digest:
+        raise IntegrityError(
+            f"{folder}: was sampled under another plan ({info.plan_digest[:12]}, not {digest[:12]})",
+            hint="Name the run folder of this plan with --run.",
+        )
+    if (info.family, info.arm, info.stage, info.update) != who:
+        found = f"{info.family}/{info.arm} {info.stage} {info.update}"
+        raise IntegrityError(f"{folder}: holds the rollouts of {found}; they were moved here")
+    wanted = plan.sampling.model_dump()
+    differing = [name for name, value in wanted.items() if info.sampling.get(name) != value]
+    if info.max_tokens != plan.sampling.max_tokens:
+        differing.append("max_tokens")
+    if differing:
+        name = differing[0]
+        found = info.max_tokens if name == "max_tokens" else info.sampling.get(name)
+        raise IntegrityError(f"{folder}: was sampled with {name} {found}; the plan says {wanted[name]}")
+
+
+def missing_rollouts(stage: Stage, plan: Plan, folder: Path) -> str | None:
+    """A sentence if rollouts of the plan's cells are missing. Raises `IntegrityError` for one that the plan does not have."""
+    rollouts = range(plan.training.rollouts_per_cell)
+    wanted = {(problem, effort, index) for problem, effort in plan.cells for index in rollouts}
+    found = set(zip(stage.problem, stage.effort, stage.index.tolist(), strict=True))
+    extra = sorted(found - wanted)
+    if extra:
+        problem, effort, index = extra[0]
+        raise IntegrityError(f"{folder}: rollout {problem}@{effort} #{index} is not in the plan")
+    gone = sorted(wanted - found)
+    if not gone:
+        return None
+    problem, effort, index = gone[0]
+    where = f"{stage.info.family}/{stage.info.arm}: the {stage.info.stage}"
+    return f"{where} lacks {len(gone)} of {len(wanted)} rollouts, for instance {problem}@{effort} #{index}"
+
+
+def check_pairing(sweep: Stage, readout: Stage, folder: Path) -> list[str]:
+    """Raise `IntegrityError` unless each rollout has the seed and prompt of its partner and both have one kind of logprob.
+
+    Both stages must be whole. Returns notes on what differs and is allowed to.
+    """
+    for name in ("logprob_kind", "think_open_id", "think_close_id", "end_ids"):
+        one, other = getattr(sweep.info, name), getattr(readout.info, name)
+        if one != other:
+            raise IntegrityError(f"{folder}: {name} is {other}, the sweep's is {one}: they cannot be compared")
+    order = [np.lexsort((stage.index, stage.effort, stage.problem)) for stage in (sweep, readout)]
+    for name in ("seed", "prompt_sha256"):
+        one, other = (np.array(getattr(stage, name))[rows] for stage, rows in zip((sweep, readout), order, strict=True))
+        if (one != other).any():
+            row = int(order[1][np.argmax(one != other)])
+            raise IntegrityError(
+                f"{folder}: rollout {readout.name(row)} has another {name} than in the sweep; the two are not paired"
+            )
+    differing = sorted(
+        name
+        for name in sweep.info.engine.keys() | readout.info.engine.keys()
+        if sweep.info.engine.get(name) != readout.info.engine.get(name)
+    )
+    if not differing:
+        return []
+    changes = ", ".join(f"{name} {sweep.info.engine.get(name)} -> {readout.info.engine.get(name)}" for name in differing)
+    return [f"{readout.info.family}/{readout.info.arm}: the engine changed between sweep and readout: {changes}"]

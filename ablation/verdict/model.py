@@ -1,0 +1,153 @@
+"""A verdict: labels, the rules behind them with their numbers, and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ablation.verdict.rules import Figures, RuleResult
+
+FROM_ROLLOUTS = "rollouts"
+FROM_REPORT = "reported figures, no rollouts"
+
+DAMAGED, STABLE, UNDECIDED, STOPPED, MISSING = "DAMAGED", "STABLE", "UNDECIDED", "STOPPED", "MISSING"
+REPLICATED, NOT_REPLICATED, INCOMPLETE, NOT_RUN = "REPLICATED", "NOT_REPLICATED", "INCOMPLETE", "NOT_RUN"
+WIN_VERIFIED, WIN_UNVERIFIED, NO_WIN = "WIN_VERIFIED", "WIN_UNVERIFIED", "NO_WIN"
+CONFIRMED, NOT_CONFIRMED = "CONFIRMED", "NOT_CONFIRMED"
+RELEASE, NO_RELEASE = "RELEASE", "NO_RELEASE"
+
+SECTION_LABELS = {
+    "replication": (REPLICATED, NOT_REPLICATED, UNDECIDED, INCOMPLETE, NOT_RUN),
+    "held_out": (WIN_VERIFIED, WIN_UNVERIFIED, NO_WIN),
+    "never_used": (CONFIRMED, NOT_CONFIRMED),
+    "release": (RELEASE, NO_RELEASE),
+}
+"""What each part of a verdict can say; any of the last three can be UNDECIDED or NOT_RUN, too."""
+
+UNIT_OF_CLAIM = (
+    "These labels speak of these checkpoints. Each family has one training run per arm, so they do not show what the recipe "
+    "does in general: that needs several training seeds. Intervals are over cells (problems at one effort), not over runs."
+)
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a label is what it is: a code that scripts can rely on, and a sentence."""
+
+    code: str
+    text: str
+
+    def as_json(self) -> dict[str, str]:
+        return {"code": self.code, "text": self.text}
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Something that the verdict needs and that is not there, and the command that makes it."""
+
+    what: str
+    command: str
+
+    def as_json(self) -> dict[str, str]:
+        return {"what": self.what, "command": self.command}
+
+
+@dataclass(frozen=True)
+class ArmVerdict:
+    """One arm in one family, against the sweep of that family."""
+
+    family: str
+    arm: str
+    label: str
+    rules: Sequence[RuleResult] = ()
+    figures: Figures | None = None
+    stopped: dict[str, Any] | None = None
+    """The stop rule that ended the run, with its numbers."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.family}/{self.arm}"
+
+    def as_json(self) -> dict[str, Any]:
+        content: dict[str, Any] = {"family": self.family, "arm": self.arm, "label": self.label}
+        content |= {"rules": [one.as_json() for one in self.rules], "stopped": self.stopped}
+        if self.figures is not None:
+            content |= {
+                "measures": dict(self.figures.subject),
+                "changes": dict(self.figures.changes),
+                "ratios": {name: one.as_json() for name, one in self.figures.ratios.items()},
+            }
+        return content
+
+
+@dataclass(frozen=True)
+class SectionVerdict:
+    """Held-out, never-used or release."""
+
+    label: str
+    rules: Sequence[RuleResult] = ()
+    reasons: Sequence[Reason] = ()
+    subject: str | None = None
+    """Whose figures these are."""
+    deviation: str | None = None
+    """Why this was run although the plan did not allow it: carried beside the label wherever it is shown."""
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "label": self.label,
+            "subject": self.subject,
+            "deviation": self.deviation,
+            "rules": [one.as_json() for one in self.rules],
+            "reasons": [one.as_json() for one in self.reasons],
+        }
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a plan's rules say of a run, or of reported figures."""
+
+    plan: str
+    digest: str
+    source: str
+    """FROM_ROLLOUTS or FROM_REPORT."""
+    label: str
+    """The replication's label: the headline."""
+    reasons: Sequence[Reason]
+    missing: Sequence[Missing]
+    arms: Sequence[ArmVerdict]
+    stable_arm: str | None = None
+    """The first stable arm in plan order in the first family: the one that is replicated."""
+    sweeps: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Family -> measures of its sweep."""
+    sections: dict[str, SectionVerdict] = field(default_factory=dict)
+    audits: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    """`family/arm` -> name of an audited share -> [lowest, highest] over the updates."""
+    counts: Sequence[dict[str, Any]] = ()
+    """Further comparisons of counts that a source reports."""
+    reported_by: str | None = None
+    """The source's own words on where its figures are from."""
+    notes: Sequence[str] = ()
+
+    def labels(self) -> dict[str, str]:
+        """Every label of the verdict by its section."""
+        return {"replication": self.label} | {name: one.label for name, one in self.sections.items()}
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "plan": {"name": self.plan, "digest": self.digest},
+            "source": self.source,
+            "reported_by": self.reported_by,
+            "label": self.label,
+            "labels": self.labels(),
+            "reasons": [one.as_json() for one in self.reasons],
+            "missing": [one.as_json() for one in self.missing],
+            "stable_arm": self.stable_arm,
+            "arms": [one.as_json() for one in self.arms],
+            "sweeps": self.sweeps,
+            "sections": {name: one.as_json() for name, one in self.sections.items()},
+            "audits": self.audits,
+            "counts": list(self.counts),
+            "notes": list(self.notes),
+            "claim": UNIT_OF_CLAIM,
+        }

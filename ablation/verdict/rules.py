@@ -1,0 +1,101 @@
+"""One rule against the figures of one comparison: it holds, it does not, or nobody can say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from ablation.measures.bootstrap import REASONS, Estimate
+from ablation.plan.rules import COUNT_MEASURES, OPERATORS, Rule
+from ablation.plan.words import rule_in_words
+from ablation.verdict.exact import exact
+
+COMPUTED = "computed"
+REPORTED = "reported figure"
+STATED = "as reported, no figure"
+NOT_REPORTED = "not reported"
+UNDEFINED = "undefined"
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What is known of a subject against its reference. A figure that is missing or None is unknown."""
+
+    subject: Mapping[str, Any] = field(default_factory=dict)
+    """Measure -> the subject's own number."""
+    reference: Mapping[str, Any] = field(default_factory=dict)
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """Measure -> subject minus reference, where the two themselves are not known."""
+    ratios: Mapping[str, Estimate] = field(default_factory=dict)
+    """Measure -> subject / reference."""
+    stated: Mapping[str, bool] = field(default_factory=dict)
+    """Rule name -> whether it holds, where a source says so and gives no figure."""
+    how: str = COMPUTED
+    """COMPUTED or REPORTED."""
+
+
+@dataclass(frozen=True)
+class RuleResult:
+    """A rule and what came of it."""
+
+    rule: Rule
+    holds: bool | None
+    """None: it cannot be said; `reason` says why."""
+    value: Fraction | None
+    how: str
+    reason: str | None = None
+
+    @property
+    def words(self) -> str:
+        return rule_in_words(self.rule)
+
+    def as_json(self) -> dict[str, Any]:
+        value = None if self.value is None else number(self.value)
+        rule = {name: getattr(self.rule, name) for name in ("name", "measure", "compare", "op", "limit")}
+        return rule | {"holds": self.holds, "value": value, "how": self.how, "reason": self.reason, "words": self.words}
+
+
+def judge(rule: Rule, figures: Figures) -> RuleResult:
+    """Test `rule`: the exact value, `op`, the exact limit. The limit itself passes exactly when `op` has an `=`."""
+    value, reason = _value(rule, figures)
+    if value is not None:
+        return RuleResult(rule, OPERATORS[rule.op](value, exact(rule.limit)), value, figures.how)
+    if rule.name in figures.stated:
+        return RuleResult(rule, figures.stated[rule.name], None, STATED)
+    if figures.how == REPORTED:
+        return RuleResult(rule, None, None, NOT_REPORTED, reason or "the source gives no figure and no statement")
+    return RuleResult(rule, None, None, UNDEFINED, reason)
+
+
+def number(value: Fraction) -> int | float:
+    """A fraction as JSON can hold it."""
+    return value.numerator if value.denominator == 1 else float(value)
+
+
+def _value(rule: Rule, figures: Figures) -> tuple[Fraction | None, str | None]:
+    """(the number that the rule tests, None) or (None, why there is none)."""
+    measure = rule.measure
+    own, other = figures.subject.get(measure), figures.reference.get(measure)
+    if rule.compare == "value":
+        return (None, _missing(measure)) if own is None else (exact(own), None)
+    if rule.compare == "change":
+        if own is not None and other is not None:
+            return exact(own) - exact(other), None
+        if figures.changes.get(measure) is not None:
+            return exact(figures.changes[measure]), None
+        return None, _missing(measure)
+    ratio = figures.ratios.get(measure)
+    if ratio is None:
+        return None, f"`{measure}` has no ratio here"
+    found = {"ratio": ratio.value, "ratio_low": ratio.low, "ratio_high": ratio.high}[rule.compare]
+    if found is None:
+        return None, REASONS.get(ratio.reason or "", "the source gives no interval")
+    return exact(found), None
+
+
+def _missing(measure: str) -> str:
+    if measure in COUNT_MEASURES:
+        return f"there is no count of `{measure}`"
+    return f"`{measure}` is undefined or was not measured"

@@ -1,0 +1,204 @@
+"""The verdict on a run folder, from its rollouts and its locked plan alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+from ablation.errors import IncompleteError, IntegrityError
+from ablation.files import sha256_file
+from ablation.measures.compare import ratios
+from ablation.measures.measure import measure
+from ablation.plan.model import START, Plan
+from ablation.problems.problem import Problem, load_problems
+from ablation.rollouts.folder import RunFolder
+from ablation.rollouts.outcomes import Outcomes, outcomes
+from ablation.rollouts.stage import Stage
+from ablation.rollouts.store import read_stage, stage_is_complete
+from ablation.verdict.completeness import check_pairing, check_stage_of_plan, missing_rollouts
+from ablation.verdict.labels import judge_damage, replication
+from ablation.verdict.model import (
+    FROM_ROLLOUTS,
+    INCOMPLETE,
+    NOT_RUN,
+    STABLE,
+    STOPPED,
+    UNDECIDED,
+    ArmVerdict,
+    Missing,
+    Reason,
+    SectionVerdict,
+    Verdict,
+)
+from ablation.verdict.rules import Figures
+
+AUDITED = ("negative_share", "net_share", "truncated_share", "kl_share")
+
+
+class Locked(Protocol):
+    """What a verdict needs of a locked plan: see `plan.lock.LockedPlan`."""
+
+    plan: Plan
+    lock: Any
+
+    @property
+    def digest(self) -> str: ...
+
+
+def judge_run(root: Path, locked: Locked) -> Verdict:
+    """The verdict on the run in `root`. What is missing is part of it: nothing is raised for an unfinished run.
+
+    Raises `IntegrityError` if the folder is of another plan or its rollouts are not what was sampled, `IncompleteError` if a
+    grader failed.
+    """
+    reader = _Reader(root, locked)
+    plan = locked.plan
+    second = plan.verdict.replication.family
+    headline = replication(plan, reader.arm)
+    pairs = [(plan.main_family, arm) for arm in plan.arms]
+    pairs += [(second, arm) for arm in plan.arms if arm in (plan.verdict.replication.control, headline.stable_arm)]
+    arms = [reader.arm(*pair) for pair in pairs]
+    missing = [line for pair, one in zip(pairs, arms, strict=True) if one is None for line in reader.missing(*pair)]
+    if headline.stable_arm is None and any(pair in headline.needed for pair in pairs[1 : len(plan.arms)]):
+        missing.append(
+            Missing(f"{second}: the first stable arm of {plan.main_family}, which is not known yet", "ablation run --all")
+        )
+    return Verdict(
+        plan=plan.name,
+        digest=locked.digest,
+        source=FROM_ROLLOUTS,
+        label=INCOMPLETE if missing else headline.label,
+        reasons=[Reason("MISSING", "Rollouts that the plan asks for are not there.")] if missing else headline.reasons,
+        missing=list(dict.fromkeys(missing)),
+        arms=[one for one in arms if one is not None],
+        stable_arm=headline.stable_arm,
+        sweeps={
+            family: reader.sweep(family)[2] for family in dict.fromkeys(family for family, _ in pairs) if reader.sweep(family)
+        },
+        sections={name: SectionVerdict(NOT_RUN) for name in ("held_out", "never_used", "release") if getattr(plan.verdict, name)},
+        audits={f"{family}/{arm}": found for family, arm in pairs if (found := _audit_ranges(reader.run, family, arm))},
+        notes=reader.notes,
+    )
+
+
+def first_stable_arm(root: Path, locked: Locked) -> str | None:
+    """The arm that the plan replicates beside the control: the first one in plan order that is stable in the first family.
+
+    None if no arm is. Raises `IncompleteError` if an arm that comes before it has no result yet or is undecided.
+    """
+    reader, plan = _Reader(root, locked), locked.plan
+    for arm in (name for name in plan.arms if name != plan.verdict.replication.control):
+        one = reader.arm(plan.main_family, arm)
+        if one is None:
+            first = reader.missing(plan.main_family, arm)[0]
+            raise IncompleteError(f"which arm is replicated is not known yet: {first.what}", hint=f"Run `{first.command}`.")
+        if one.label == UNDECIDED:
+            why = "; ".join(f"{result.rule.name}: {result.reason}" for result in one.rules if result.holds is None)
+            raise IncompleteError(f"which arm is replicated cannot be said: {one.name} is undecided ({why})")
+        if one.label == STABLE:
+            return arm
+    return None
+
+
+def stable_arms(root: Path, locked: Locked) -> list[str]:
+    """Every arm that is stable in the first family so far, in plan order."""
+    reader = _Reader(root, locked)
+    found = [reader.arm(locked.plan.main_family, arm) for arm in locked.plan.arms]
+    return [one.arm for one in found if one is not None and one.label == STABLE]
+
+
+class _Reader:
+    """Reads each stage of a run once."""
+
+    def __init__(self, root: Path, locked: Locked) -> None:
+        self.run, self.locked, self.plan = RunFolder(Path(root)), locked, locked.plan
+        self.notes: list[str] = []
+        self._gaps: dict[tuple[str, str], str] = {}
+        self.sweep: Callable[[str], tuple[Stage, Outcomes, dict] | None] = cache(self._sweep)
+        self.arm: Callable[[str, str], ArmVerdict | None] = cache(self._arm)
+        self.problems: Callable[[], dict[str, Problem]] = cache(self._problems)
+
+    def missing(self, family: str, arm: str) -> list[Missing]:
+        """What stands between this arm and its result."""
+        where = "" if family == self.plan.main_family else f" --family {family}"
+        command = f"ablation run --arm {arm}{where}"
+        found = []
+        if self.sweep(family) is None:
+            found.append(Missing(self._gaps[family, START], command))
+        if (family, arm) in self._gaps:
+            found.append(Missing(self._gaps[family, arm], command))
+        return found
+
+    def _problems(self) -> dict[str, Problem]:
+        path = self.run.problems
+        if not path.is_file():
+            raise IntegrityError(
+                f"{path}: is not there", hint="Put back the copy of the training problems that the run began with."
+            )
+        wanted = self.locked.lock.resources.get("problems.training", {}).get("sha256")
+        if wanted is not None and sha256_file(path) != wanted:
+            raise IntegrityError(f"{path}: is not the file of training problems that the plan was locked with")
+        return load_problems(path)
+
+    def _stage(self, folder: Path, family: str, arm: str, kind: str, update: int) -> Stage | None:
+        """The stage, or None after noting what is missing of it."""
+        if not stage_is_complete(folder):
+            self._gaps[family, arm] = f"{family}/{arm}: the {kind} is not there"
+            return None
+        stage = read_stage(folder)
+        check_stage_of_plan(stage, self.plan, self.locked.digest, (family, arm, kind, update), folder)
+        gap = missing_rollouts(stage, self.plan, folder)
+        if gap:
+            self._gaps[family, arm] = gap
+            return None
+        return stage
+
+    def _sweep(self, family: str) -> tuple[Stage, Outcomes, dict] | None:
+        stage = self._stage(self.run.sweep(family), family, START, "sweep", 0)
+        if stage is None:
+            return None
+        own = outcomes(stage, self.problems(), self.plan.loops)
+        return stage, own, measure(own)
+
+    def _arm(self, family: str, arm: str) -> ArmVerdict | None:
+        folder, stopped = self.run.readout(family, arm), self.run.stopped(family, arm)
+        if stopped.is_file():
+            if stage_is_complete(folder):
+                raise IntegrityError(f"{stopped}: says that the run was ended, but {folder} has a readout")
+            return ArmVerdict(family, arm, STOPPED, stopped=self._stop(stopped))
+        stage = self._stage(folder, family, arm, "readout", self.plan.training.updates)
+        sweep = self.sweep(family)
+        if stage is None or sweep is None:
+            return None
+        self.notes += check_pairing(sweep[0], stage, folder)
+        own = outcomes(stage, self.problems(), self.plan.loops)
+        measured = measure(own)
+        compared = ratios(own, sweep[1], (measured, sweep[2]), self.plan.statistics)
+        return judge_damage(family, arm, self.plan.verdict.damage, Figures(measured, sweep[2], ratios=compared))
+
+    def _stop(self, path: Path) -> dict[str, Any]:
+        try:
+            content = json.loads(path.read_bytes())
+            known = content["rule"] in {rule.name for rule in self.plan.stop_rules} and isinstance(content["update"], int)
+        except (ValueError, KeyError, TypeError):
+            raise IntegrityError(f"{path}: is not a record of a stop rule") from None
+        if not known:
+            raise IntegrityError(f"{path}: rule `{content['rule']}` is not a stop rule of this plan")
+        return content
+
+
+def _audit_ranges(run: RunFolder, family: str, arm: str) -> dict[str, list[float]]:
+    """Lowest and highest audited share over the updates that have an audit."""
+    found: dict[str, list[float]] = {}
+    for path in sorted(run.arm(family, arm).glob("update-*/audit.json")):
+        try:
+            audit = json.loads(path.read_bytes())
+        except ValueError:
+            raise IntegrityError(f"{path}: is not JSON") from None
+        for name in AUDITED:
+            if isinstance(audit.get(name), int | float):
+                found.setdefault(name, []).append(audit[name])
+    return {name: [min(values), max(values)] for name, values in found.items()}
