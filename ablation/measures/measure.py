@@ -5,12 +5,12 @@ What a stage does not define is null, never a number: a mean over nothing, a med
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from ablation.plan.rules import COUNT_MEASURES
+from ablation.rollouts.means import mean
 from ablation.rollouts.outcomes import Outcomes
 
 OTHER_COUNTS = ("finished", "periodic", "strong", "stopped_in_thinking")
@@ -46,7 +46,5 @@ def _group(outcomes: Outcomes) -> dict[str, Any]:
 
 
 def _mean(values: np.ndarray) -> float | None:
-    """Correctly rounded, so that neither order nor splitting can move it; None over nothing or if any is not finite."""
-    if not len(values) or not np.isfinite(values).all():
-        return None
-    return math.fsum(values.tolist()) / len(values)
+    """None over nothing, and if any is not finite."""
+    return mean(values) if len(values) and np.isfinite(values).all() else None

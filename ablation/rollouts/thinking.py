@@ -7,12 +7,12 @@ end token included) and there is no visible answer. Neither tag counts as thinki
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from ablation.rollouts.means import mean
 from ablation.rollouts.stage import Stage
 
 
@@ -67,9 +67,7 @@ class Thinking:
         """
         means, taken = np.full(len(self.opened), np.nan), values[self.take]
         for row in np.flatnonzero(self.lengths):
-            own = taken[self.offsets[row] : self.offsets[row + 1]]
-            # fsum refuses a mix of infinities
-            means[row] = (math.fsum(own.tolist()) if np.isfinite(own).all() else own.sum()) / len(own)
+            means[row] = mean(taken[self.offsets[row] : self.offsets[row + 1]])
         return means
 
 
