@@ -52,12 +52,14 @@ def check(file: PlanFile, as_json: Json = False) -> None:
         loaded = load_plan(file)
         check_problem_files(loaded)
     except PlanError as error:
-        if as_json:
+        if as_json:  # more than the program's general error object: every problem on its own
             problems = [
                 {"line": fault.line, "column": fault.column, "field": field_path(fault.path), "problem": fault.text}
                 for fault in error.problems
             ]
             _print_json({"plan": str(file), "ok": False, "problems": problems})
+            _note(error.message)
+            raise typer.Exit(int(error.exit_code)) from None
         raise
     missing = missing_resources(loaded)
     for line in missing:
@@ -213,7 +215,7 @@ def check_problem_files(loaded: LoadedPlan) -> None:
             faults.append(((*place, "sha256"), f"found {resource.sha256}, but the digest of {path} is {found}"))
         elif place[-1] in ("training", "problems"):
             files[name] = load_problems(path)
-            faults += [(place, f"{path}: {line}") for line in check_problems(list(files[name].values()))]
+            faults += [(place, f"{path}: {line}") for line in check_problems(files[name])]
     training = files.get("problems.training")
     if training is not None:
         for effort, ids in plan.problems.cells.items():

@@ -54,7 +54,8 @@ class PlanError(UsageError):
 
     def _line(self, problem: Fault) -> str:
         where = field_path(problem.path)
-        return f"{self.path}:{problem.line}:{problem.column}: {where + ': ' if where else ''}{problem.text}"
+        text = f"{where + ': ' if where else ''}{problem.text}".replace("\r", "\\r").replace("\n", "\\n")  # one line each
+        return f"{self.path}:{problem.line}:{problem.column}: {text}"
 
     def lines(self) -> list[str]:
         return self.message.split("\n")

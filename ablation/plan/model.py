@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -12,6 +12,7 @@ from ablation.plan.rules import StopRule, Verdict, rule_list_problems
 from ablation.plan.section import (
     Name,
     NonNegativeFloat,
+    OpenShare,
     PositiveFloat,
     PositiveInt,
     Section,
@@ -31,9 +32,11 @@ class Sampling(Section):
     """How every rollout is sampled. The model folder's own defaults are ignored; what is not named here is neutral."""
 
     temperature: PositiveFloat = 1.0
-    top_p: Share = 1.0
+    """Divides the logits."""
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Smallest probability mass that the tokens sampled from must hold; 1 means all tokens."""
     top_k: int = Field(default=0, ge=0)
-    """0 means all tokens."""
+    """How many of the most likely tokens are sampled from; 0 means all."""
     max_tokens: PositiveInt
     """The cap on sampled tokens: a rollout that reaches it without an end token is truncated."""
     top_logprobs: int = Field(default=20, ge=1, le=100)
@@ -46,6 +49,7 @@ class Policy(Section):
     """What samples and trains."""
 
     backend: Literal["local"] = "local"
+    """`local`: transformers and peft on this machine."""
     threads: PositiveInt = 2
     """CPU threads: recorded and held fixed, because they order floating-point sums."""
 
@@ -54,6 +58,7 @@ class Family(Section):
     """One set of sampling, shuffle and readout seeds."""
 
     seed: Seed
+    """Every sampling, shuffle and readout seed of the family is a hash of this one and of what it is for."""
 
 
 class Problems(Section):
@@ -85,22 +90,26 @@ class Loops(Section):
     """When thinking counts as looping; `rollouts.loops` has the definitions."""
 
     min_repeats: PositiveInt = 3
-    """A periodic loop repeats its unit of p tokens at least max(min_repeats, 2 + short_unit / p^2) times."""
+    """Periodic loop: a periodic loop repeats its unit of p tokens at least max(min_repeats, 2 + short_unit / p^2) times."""
     short_unit: NonNegativeFloat = 48.0
+    """How many more repeats a short unit needs, see `min_repeats`."""
     min_tokens: PositiveInt = 16
-    """Shorter repeats are no loop."""
+    """A periodic loop covers at least this many tokens."""
     gram: PositiveInt = 8
-    """Strong loop: the share of `gram`-token windows that occurred before in the same thinking..."""
+    """Strong loop: tokens in a window. Counted is the share of windows that occurred before in the same thinking."""
     repeated_share: Share = 0.6
-    """... is at least this."""
+    """Strong loop: that share is at least this."""
 
 
 class Statistics(Section):
     """How intervals are made: percentile bootstrap over cells (held-out: over problems)."""
 
-    level: Share = 0.90
+    level: OpenShare = 0.90
+    """Coverage of every interval."""
     resamples: PositiveInt = 10000
+    """Bootstrap samples of one interval."""
     seed: Seed = 0
+    """Seed of the bootstrap."""
     min_clusters: PositiveInt = 10
     """With fewer clusters there is no interval."""
 
@@ -111,20 +120,31 @@ class Plan(Section):
     ablation: Literal[1]
     """Version of the plan language."""
     name: Name
+    """Name of the study, and of its run folder."""
     question: Text
+    """What the study decides."""
     model: Model
+    """What every arm starts from."""
     policy: Policy = Field(default_factory=Policy)
+    """What samples and trains."""
     sampling: Sampling
+    """How every rollout is sampled."""
     problems: Problems
+    """Training problems and cells."""
     training: Training
+    """What all arms share."""
     arms: dict[Name, Arm]
     """In plan order: the control first."""
     families: dict[Name, Family]
     """The first family is the one in which every arm runs."""
     stop_rules: list[StopRule]
+    """A rule that fires ends its run; may be empty."""
     loops: Loops = Field(default_factory=Loops)
+    """When thinking counts as looping."""
     verdict: Verdict
+    """How measures become labels."""
     statistics: Statistics = Field(default_factory=Statistics)
+    """How intervals are made."""
 
     @property
     def cells(self) -> list[tuple[str, str]]:
@@ -182,6 +202,8 @@ def cross_problems(plan: Plan) -> list[tuple[tuple[str | int, ...], str]]:
         text = f"found {plan.training.updates} updates of {len(plan.cells)} cells, so an update would have none"
         problems.append((("training", "updates"), text))
     rollouts = plan.sweep_rollouts
+    if not plan.verdict.damage:
+        problems.append((("verdict", "damage"), "there is no rule, so no run could ever be damaged"))
     problems += rule_list_problems(plan.verdict.damage, rollouts, ("verdict", "damage"))
     problems += rule_list_problems(plan.stop_rules, None, ("stop_rules",))
     for name in ("held_out", "never_used"):

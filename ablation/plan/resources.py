@@ -52,7 +52,9 @@ class Lora(Section):
     """The shape of the adapter that every arm trains."""
 
     rank: PositiveInt
+    """Rank of every pair of matrices."""
     alpha: PositiveInt
+    """The product of a pair is scaled by alpha / rank."""
     targets: list[Text]
     """Module names, for instance q_proj, gate_proj, lm_head."""
 
@@ -61,7 +63,9 @@ class ThinkingTokens(Section):
     """The tokens that frame thinking and end a turn, each one token of the model's tokenizer."""
 
     open: Text = "<think>"
+    """Opens the thinking."""
     close: Text = "</think>"
+    """Closes the thinking; it carries weight in the loss, the visible answer after it does not."""
     end: list[Text]
     """Every token that ends a turn."""
 
@@ -70,14 +74,20 @@ class Model(Section):
     """The model that every arm starts from."""
 
     base: Resource
+    """Folder of the frozen base model: config, weights, tokenizer, chat template."""
     start_adapter: Resource
     """LoRA weights that every arm starts from."""
     lora: Lora
+    """Shape of the adapter."""
     tokens: ThinkingTokens
+    """Thinking and end tokens."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of the frozen base weights. The adapter and Adam are always float32."""
     parameters: PositiveInt
     """Parameters of the base model: what `plan show` computes time and memory from."""
     layers: PositiveInt
+    """Transformer layers."""
     hidden_size: PositiveInt
+    """Width of the residual stream."""
     vocabulary: PositiveInt
+    """Tokens in the output layer."""

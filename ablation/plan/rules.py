@@ -38,10 +38,15 @@ class Rule(Section):
     """
 
     name: Name
+    """Named in verdicts and in the journal."""
     measure: Text
+    """What is measured over a sweep or readout; see Measures."""
     compare: Literal["value", "change", "ratio", "ratio_low", "ratio_high"]
+    """The subject's own number, its change or ratio against the reference, or an end of the ratio's interval."""
     op: Operator
+    """How the number must stand to the limit for the rule to hold; `<=` and `>=` include the limit."""
     limit: float | int
+    """In the measure's unit; a whole number for counts. Compared exactly, as a fraction."""
 
     @model_validator(mode="after")
     def _known(self) -> Rule:
@@ -60,10 +65,15 @@ class StopRule(Section):
     """Ends a run when `measure` of an update meets `op limit`; `change` is against update 1 of the same run."""
 
     name: Name
+    """Named in verdicts and in the journal."""
     measure: Text
+    """What is measured at an update; see Measures of an update."""
     compare: Literal["value", "change"] = "value"
+    """The update's own number, or its change against update 1 of the same run."""
     op: Operator
+    """How the number must stand to the limit for the run to end."""
     limit: float | int
+    """In the measure's unit."""
 
     @model_validator(mode="after")
     def _known(self) -> StopRule:
@@ -96,6 +106,7 @@ class Replication(Section):
     """The control and the first stable arm in plan order, run again in the seeds of `family`."""
 
     control: Name
+    """The arm that must be damaged in both families; the first in `arms`."""
     family: Name
     """The second family. The first one in `families` is the one that all arms run in."""
 
@@ -104,7 +115,9 @@ class BlindedRead(Section):
     """Pairs that both models solved on the same seed, one a problem; `passes` of `pairs` must pass."""
 
     pairs: PositiveInt
+    """Pairs that a judge rates."""
     passes: PositiveInt
+    """How many must pass at least."""
 
     @model_validator(mode="after")
     def _reachable(self) -> BlindedRead:
@@ -119,7 +132,9 @@ class HeldOut(Section):
     rollouts: PositiveInt
     """Rollouts of each model in the stage."""
     rules: list[Rule]
+    """All must hold, against the starting model on the same problems and seeds."""
     blinded_read: BlindedRead
+    """What turns a win into a verified one."""
     problems: Resource | None = None
     """The held-out problems, named before training."""
 
@@ -130,6 +145,7 @@ class NeverUsed(Section):
     rollouts: PositiveInt
     """Rollouts of each model in the stage."""
     rules: list[Rule]
+    """All must hold, against the starting model on the same problems and seeds."""
     problems: Resource | None = None
     """Problems that nobody ever sampled, trained on or evaluated."""
 
@@ -138,6 +154,7 @@ class Release(Section):
     """A win on the main set and every guard, or no release."""
 
     guards: list[Rule]
+    """All must hold."""
 
 
 class Verdict(Section):
@@ -146,6 +163,10 @@ class Verdict(Section):
     damage: list[Rule]
     """A run is damaged if any of these holds against the sweep of its family."""
     replication: Replication
+    """What is run again, and where."""
     held_out: HeldOut | None = None
+    """Phase 2, only after `REPLICATED`: a win or not."""
     never_used: NeverUsed | None = None
+    """Phase 2, after a verified win: confirmed or not."""
     release: Release | None = None
+    """When a checkpoint may be released."""

@@ -310,8 +310,6 @@ def test_git_commit_and_author(plan_path):
     git("add", ".")
     git("commit", "-qm", "plan")
     commit = git("rev-parse", "HEAD")
-    plan_path.with_name("adapter.bin").touch()
-    (folder / "base.bin").write_bytes(BASE)
     content = lock_plan(plan_path).content["locked"]
     assert content["by"] == "Reviewer <reviewer@example.org>"
     assert content["git"] == {"commit": commit, "dirty": False}

@@ -1,0 +1,158 @@
+"""The field tables of plans/README.md, made from the types, so that the reference cannot go stale.
+
+`python -m ablation.plan.reference plans/README.md plans/tessera.yaml` writes them between the marks in that file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import types
+import typing
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from ablation.plan.load import load_plan
+from ablation.plan.model import Plan
+
+MARK = re.compile(r"(<!-- fields of (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+# Examples for what the example plan leaves at its default because the study did not have it.
+EXAMPLES = {
+    ("Arm", "finish_push"): 0.1,
+    ("Arm", "advantages"): "positive",
+    ("Arm", "learning_rate"): 1e-5,
+    ("Arm", "kl"): {"beta": 0.05},
+    ("Arm", "truncated"): "apart",
+    ("KLAnchor", "damp_only"): True,
+    ("Resource", "sha256"): "9f86d081...",
+    ("Resource", "owed"): "not published yet",
+}
+_WORDS = {str: "text", int: "whole number", float: "number", bool: "true or false", type(None): "null"}
+
+
+def sections() -> dict[str, type[BaseModel]]:
+    """Name -> section, the plan first, then in the order in which fields lead to them."""
+    found: dict[str, type[BaseModel]] = {}
+
+    def visit(section: type[BaseModel]) -> None:
+        if section.__name__ in found:
+            return
+        found[section.__name__] = section
+        for info in section.model_fields.values():
+            for inner in _sections_in(info.annotation):
+                visit(inner)
+
+    visit(Plan)
+    return found
+
+
+def table(section: type[BaseModel], plan: Plan) -> str:
+    """A Markdown table of the fields of `section`, with examples from `plan`."""
+    lines = ["| field | type | default | example | meaning |", "|---|---|---|---|---|"]
+    for name, info in section.model_fields.items():
+        example = EXAMPLES.get((section.__name__, name), _example(plan, section, name))
+        meaning = " ".join((info.description or "").split())
+        shown = "" if _is_section(example) else _shown(example)
+        cells = [f"`{name}`", type_in_words(info), _default(info), shown, meaning]
+        lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def fill(text: str, plan: Plan) -> str:
+    """`text` with every table between its marks written anew."""
+    known = sections()
+    return MARK.sub(lambda found: found[1] + table(known[found[2]], plan) + found[3], text)
+
+
+def type_in_words(info: FieldInfo) -> str:
+    """For instance `whole number >= 1` or `list of [Rule](#rule)`."""
+    return _type(info.annotation) + " and".join(filter(None, map(_limit, info.metadata)))
+
+
+def _type(annotation: Any) -> str:
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return _type(arguments[0]) + "".join(_limit(item) for item in arguments[1:])
+    if origin is typing.Literal:
+        return " or ".join(_code(value) for value in arguments)
+    if origin in (typing.Union, types.UnionType):
+        members = list(dict.fromkeys(_type(argument) for argument in arguments))
+        return "number" if set(members) == {"number", "whole number"} else " or ".join(members)
+    if origin is list:
+        return f"list of {_type(arguments[0])}"
+    if origin is dict:
+        return f"mapping of {_type(arguments[0])} to {_type(arguments[1])}"
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return f"[{annotation.__name__}](#{annotation.__name__.lower()})"
+    return _WORDS[annotation]
+
+
+def _limit(item: Any) -> str:
+    text = ""
+    for name, sign in (("gt", ">"), ("ge", ">="), ("lt", "<"), ("le", "<=")):
+        value = getattr(item, name, None)
+        if value is not None:
+            text += f"{' and' if text else ''} {sign} {'2^63' if value == 2**63 else value}"
+    for inner in getattr(item, "metadata", None) or []:
+        text += _limit(inner)
+    pattern = getattr(item, "pattern", None)
+    if pattern:
+        text += " (64 lower-case hex digits)" if "0-9a-f" in pattern else " (name: letters, digits, `-`, `_`, at most 40)"
+    return text
+
+
+def _sections_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [section for argument in typing.get_args(annotation) for section in _sections_in(argument)]
+
+
+def _default(info: FieldInfo) -> str:
+    if info.is_required():
+        return "required"
+    return "its own defaults" if info.default_factory is not None else _code(info.default)
+
+
+def _example(tree: Any, section: type[BaseModel], name: str) -> Any:
+    """The first value of `section.name` in the example plan."""
+    if isinstance(tree, section):
+        return getattr(tree, name)
+    children: list[Any] = []
+    if isinstance(tree, BaseModel):
+        children = [getattr(tree, field) for field in type(tree).model_fields]
+    elif isinstance(tree, dict):
+        children = list(tree.values())
+    elif isinstance(tree, list):
+        children = tree
+    for child in children:
+        value = _example(child, section, name)
+        if value is not None:
+            return value
+    return None
+
+
+def _is_section(value: Any) -> bool:
+    """Sections have tables of their own."""
+    inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else [value]
+    return any(isinstance(item, BaseModel) for item in inner)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        value = {key: item[:2] if isinstance(item, list) else item for key, item in value.items()}
+    text = json.dumps(value[:3] if isinstance(value, list) else value, ensure_ascii=False)
+    return f"`{text}`" if len(text) <= 100 else f"`{text[:97]}...`"
+
+
+def _code(value: Any) -> str:
+    return f"`{value if isinstance(value, str) else json.dumps(value)}`"
+
+
+if __name__ == "__main__":
+    readme, example = Path(sys.argv[1]), Path(sys.argv[2])
+    readme.write_text(fill(readme.read_text(), load_plan(example).plan))

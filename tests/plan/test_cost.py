@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ablation.plan.cost import base_bytes, cost, default_flops, update_sizes
+from ablation.plan.load import load_plan, parse_plan
+
+PLANS = Path(__file__).parents[2] / "plans"
+
+
+def test_the_study():
+    """By hand: 2 sweeps and 7 runs of 5 updates (348 rollouts) and a readout (348); 144 rollouts twice in two stages."""
+    plan = load_plan(PLANS / "tessera.yaml").plan
+    bound = cost(plan)
+    assert (bound.sweep_rollouts, bound.training_rollouts, bound.readout_rollouts) == (696, 2436, 2436)
+    assert bound.rollouts == 5568
+    assert bound.phase2_rollouts == 576
+    assert bound.tokens == 182_452_224
+    assert base_bytes(plan) == 55_600_000_000  # the size of the published bf16 weights, 55.6 GB
+
+
+def test_time_by_hand(plan_path, plan_text):
+    plan = parse_plan(plan_path, plan_text.replace("  XK: ", "  # ").encode()).plan  # C and N, both replicated
+    bound = cost(plan)
+    assert bound.rollouts == 2 * 348 + 4 * 696
+    sampled, trained = bound.rollouts * 200, 4 * 348 * 200
+    assert bound.seconds(plan.model.parameters, 1e9) == pytest.approx(1e6 * (2 * sampled + 4 * trained) / 1e9)
+    assert default_flops(plan) == 2e10
+
+
+def test_58_cells_over_5_updates():
+    assert update_sizes(58, 5) == [12, 12, 12, 11, 11]
+
+
+@given(st.integers(1, 500), st.integers(1, 500))
+def test_update_sizes(cells, updates):
+    sizes = update_sizes(cells, updates)
+    assert sum(sizes) == cells
+    assert len(sizes) == updates
+    assert max(sizes) - min(sizes) <= 1

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import ablation
+from ablation.errors import IntegrityError, UsageError
+from ablation.plan.load import load_plan
+from ablation.plan.locate import check_resources, locate, missing_resources, resources_of
+from ablation.plan.lock import lock_plan, verify_lock
+from ablation.plan.resources import Resource
+
+PLANS = Path(__file__).parents[2] / "plans"
+REVISION = "1d4bf0f2ff6012fd82039f2fa52739d0dd7c60c0"
+
+
+def test_places(monkeypatch):
+    plan = Path("plans/x.yaml")
+    monkeypatch.setenv("ABLATION_CACHE", "/cache")
+    monkeypatch.setenv("HF_HUB_CACHE", "/hub")
+    assert locate(Resource(at="package:m/base", sha256="0" * 64), plan) == Path(ablation.__file__).parent / "assets/m/base"
+    assert locate(Resource(at="recipe:smollm2/base"), plan) == Path("/cache/recipes/smollm2/base")
+    assert locate(Resource(at=f"hub:a/b@{REVISION}"), plan) == Path(f"/hub/models--a--b/snapshots/{REVISION}")
+    assert locate(Resource(at="files/p.jsonl", sha256="0" * 64), plan) == Path("plans/files/p.jsonl")
+    monkeypatch.delenv("ABLATION_CACHE")
+    monkeypatch.setenv("HOME", "/home/u")
+    assert locate(Resource(at="recipe:smollm2/base"), plan) == Path("/home/u/.cache/ablation/recipes/smollm2/base")
+
+
+def test_every_resource_is_found():
+    plan = load_plan(PLANS / "tessera.yaml").plan
+    assert list(resources_of(plan)) == [
+        "model.base",
+        "model.start_adapter",
+        "problems.training",
+        "verdict.held_out.problems",
+        "verdict.never_used.problems",
+    ]
+
+
+def test_the_study_plan_says_what_is_missing(monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    lines = missing_resources(load_plan(PLANS / "tessera.yaml"))
+    assert len(lines) == 5
+    assert lines[0].endswith(f"get it with `hf download Qwen/Qwen3.8-27B --revision {REVISION}`")
+    assert lines[1].startswith("model.start_adapter: owed: the LoRA weights of Tessera-27B-B-CJK")
+
+
+def test_check_resources(plan_path):
+    lock_plan(plan_path)
+    locked = verify_lock(plan_path)
+    check_resources(locked, locked.lock)
+    assert missing_resources(locked) == []
+    base = plan_path.with_name("base.bin")
+    data = base.read_bytes()
+    base.write_bytes(b"x")
+    with pytest.raises(IntegrityError, match="model.base has changed"):
+        check_resources(locked, locked.lock)
+    base.unlink()
+    with pytest.raises(UsageError, match="model.base: `base.bin` is not at"):
+        check_resources(locked, locked.lock)
+    base.write_bytes(data)
+    check_resources(locked, locked.lock)
+
+
+def test_a_folder_is_digested_as_a_whole(tmp_path, plan_text):
+    import hashlib
+    import re
+
+    from tests.plan.conftest import write_plan
+
+    folder = tmp_path / "model"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "b.txt").write_text("b")
+    (folder / "sub" / "a.txt").write_text("a")
+    lines = "".join(f"{name}\0{hashlib.sha256(data).hexdigest()}\n" for name, data in (("b.txt", b"b"), ("sub/a.txt", b"a")))
+    digest = hashlib.sha256(lines.encode()).hexdigest()
+    path = write_plan(tmp_path, re.sub(r"base: \{.*\}", f"base: {{at: model, sha256: {digest}}}", plan_text))
+    lock_plan(path)
+    (folder / "sub" / "new.txt").write_text("")
+    with pytest.raises(IntegrityError, match="model.base has changed"):
+        verify_lock(path, resources=True)
