@@ -1,0 +1,107 @@
+"""Reading a measures file: strict YAML, checked against itself and against the plan, every fault with file, line and field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from ablation.errors import UsageError
+from ablation.plan.explain import explain, fault_at
+from ablation.plan.load import field_path, hidden
+from ablation.plan.model import Plan
+from ablation.plan.rules import COUNT_MEASURES, Rule
+from ablation.plan.yaml_reader import Document, Fault, read_yaml
+from ablation.verdict.measures_file import ArmComparison, At, MeasuresFile, Ratios, SectionComparison
+from ablation.verdict.rules import judge, number
+
+
+class MeasuresError(UsageError):
+    """A measures file that cannot be used; all that is wrong with it."""
+
+    def __init__(self, path: Path, faults: list[Fault]) -> None:
+        self.faults = faults
+        where = [f"{path}:{one.line}:{one.column}: {field_path(one.path)}" for one in faults]
+        super().__init__("\n".join(f"{place}: {one.text}" for place, one in zip(where, faults, strict=True)))
+
+
+def load_measures(path: Path, plan: Plan) -> MeasuresFile:
+    """The figures in `path`, checked against themselves and against `plan`. Raises `MeasuresError` with all faults."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror or error}", hint="Check the path of --measures.") from None
+    document = read_yaml(data)
+    faults, found = list(document.faults), None
+    if isinstance(document.value, dict):
+        try:
+            found = MeasuresFile.model_validate(document.value)
+        except ValidationError as error:
+            faults += [fault for fault in explain(error, document, MeasuresFile) if not hidden(fault, document)]
+    if found is not None and not faults:
+        faults += [fault_at(document, at, text) for at, text in _against_plan(found, plan)]
+    if faults or found is None:
+        raise MeasuresError(Path(path), sorted(set(faults)) or [_not_a_mapping(document)])
+    return found
+
+
+def _not_a_mapping(document: Document) -> Fault:
+    return Fault(1, 1, (), "is not a mapping; `runs/README.md` describes measures files")
+
+
+def _against_plan(found: MeasuresFile, plan: Plan) -> Iterator[tuple[At, str]]:
+    """What the plan does not have, or says otherwise."""
+    seen = set()
+    for index, one in enumerate(found.comparisons):
+        at: At = ("comparisons", index)
+        if one.family not in plan.families:
+            yield (*at, "family"), f"`{one.family}` is no family of plan {plan.name}: {', '.join(plan.families)}"
+        if one.arm not in plan.arms:
+            yield (*at, "arm"), f"`{one.arm}` is no arm of plan {plan.name}: {', '.join(plan.arms)}"
+        if (one.family, one.arm) in seen:
+            yield (*at, "arm"), f"{one.family}/{one.arm} is compared twice"
+        seen.add((one.family, one.arm))
+        yield from _section_faults(at, one, plan.verdict.damage, plan.sweep_rollouts, plan)
+    for name in ("held_out", "never_used", "release"):
+        one, of_plan = getattr(found, name), getattr(plan.verdict, name)
+        if one is None:
+            continue
+        if of_plan is None:
+            yield (name,), f"plan {plan.name} has no section verdict.{name}"
+            continue
+        rules = of_plan.guards if name == "release" else of_plan.rules
+        yield from _section_faults((name,), one, rules, getattr(of_plan, "rollouts", None), plan)
+    if found.blinded_read is not None:
+        read = found.blinded_read
+        wanted = plan.verdict.held_out.blinded_read.pairs if plan.verdict.held_out else None
+        if read.passes > read.pairs:
+            yield ("blinded_read", "passes"), f"{read.passes} is more than the pairs, {read.pairs}"
+        if wanted is None:
+            yield ("blinded_read",), f"plan {plan.name} has no blinded read"
+        elif read.pairs != wanted:
+            yield ("blinded_read", "pairs"), f"found {read.pairs}; the plan reads {wanted} pairs"
+        if found.held_out is None:
+            yield ("blinded_read",), "is there without `held_out`, whose win it would verify"
+
+
+def _section_faults(
+    at: At, one: ArmComparison | SectionComparison, rules: list[Rule], rollouts: int | None, plan: Plan
+) -> Iterator[tuple[At, str]]:
+    if one.rollouts is not None and rollouts is not None and one.rollouts != rollouts:
+        yield (*at, "rollouts"), f"found {one.rollouts}; the plan has {rollouts}"
+    if one.rollouts is None and any(getattr(one.subject, name) is not None for name in COUNT_MEASURES):
+        yield at, "has counts but no `rollouts`"
+    by_name = {rule.name: rule for rule in rules}
+    figures = one.figures(plan.statistics.level)
+    for name, said in one.reported.items():
+        if name not in by_name:
+            yield (*at, "reported", name), f"`{name}` is no rule of this part of the plan: {', '.join(by_name)}"
+            continue
+        result = judge(by_name[name], figures)
+        if result.value is not None and result.holds != figures.stated[name]:
+            yield (*at, "reported", name), f"the source says `{said}`, but its own figure {number(result.value)} says otherwise"
+    for name in Ratios.model_fields:
+        ratio = getattr(one.ratios, name)
+        if ratio is not None and ratio.level is not None and ratio.level != plan.statistics.level:
+            yield (*at, "ratios", name, "level"), f"found {ratio.level}; the plan's intervals have {plan.statistics.level}"
