@@ -84,7 +84,7 @@ def _sections(found: MeasuresFile, locked: Locked, headline: str) -> dict[str, S
 
 def _judge_all(one: SectionComparison, rules: list[Rule], level: float) -> tuple[bool | None, list[RuleResult], list[Reason]]:
     figures = one.figures(level)
-    results = [judge(rule, figures) for rule in rules]
+    results = [judge(rule, figures, "the start") for rule in rules]
     passed, reasons = must_hold(results)
     return passed, results, reasons
 

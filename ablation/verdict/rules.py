@@ -46,10 +46,12 @@ class RuleResult:
     value: Fraction | None
     how: str
     reason: str | None = None
+    reference: str = "the sweep"
+    """What a change or ratio is taken against, in words."""
 
     @property
     def words(self) -> str:
-        return rule_in_words(self.rule)
+        return rule_in_words(self.rule, self.reference)
 
     def as_json(self) -> dict[str, Any]:
         value = None if self.value is None else number(self.value)
@@ -57,16 +59,15 @@ class RuleResult:
         return rule | {"holds": self.holds, "value": value, "how": self.how, "reason": self.reason, "words": self.words}
 
 
-def judge(rule: Rule, figures: Figures) -> RuleResult:
+def judge(rule: Rule, figures: Figures, reference: str = "the sweep") -> RuleResult:
     """Test `rule`: the exact value, `op`, the exact limit. The limit itself passes exactly when `op` has an `=`."""
     value, reason = _value(rule, figures)
     if value is not None:
-        return RuleResult(rule, OPERATORS[rule.op](value, exact(rule.limit)), value, figures.how)
+        return RuleResult(rule, OPERATORS[rule.op](value, exact(rule.limit)), value, figures.how, None, reference)
     if rule.name in figures.stated:
-        return RuleResult(rule, figures.stated[rule.name], None, STATED)
-    if figures.how == REPORTED:
-        return RuleResult(rule, None, None, NOT_REPORTED, reason or "the source gives no figure and no statement")
-    return RuleResult(rule, None, None, UNDEFINED, reason)
+        return RuleResult(rule, figures.stated[rule.name], None, STATED, None, reference)
+    how = NOT_REPORTED if figures.how == REPORTED else UNDEFINED
+    return RuleResult(rule, None, None, how, reason, reference)
 
 
 def number(value: Fraction) -> int | float:

@@ -195,10 +195,11 @@ def _audit_ranges(run: RunFolder, family: str, arm: str) -> dict[str, list[float
     found: dict[str, list[float]] = {}
     for path in sorted(run.arm(family, arm).glob("update-*/audit.json")):
         try:
-            audit = json.loads(path.read_bytes())
-        except ValueError:
-            raise IntegrityError(f"{path}: is not JSON") from None
-        for name in AUDITED:
-            if isinstance(audit.get(name), int | float):
-                found.setdefault(name, []).append(audit[name])
+            weights = json.loads(path.read_bytes())["weights"]
+            shares = {name: weights[name] for name in AUDITED}
+        except (ValueError, KeyError, TypeError):
+            raise IntegrityError(f"{path}: is not an audit of weights") from None
+        for name, share in shares.items():
+            if share is not None:
+                found.setdefault(name, []).append(share)
     return {name: [min(values), max(values)] for name, values in found.items()}

@@ -219,8 +219,13 @@ def test_audits_are_shown_as_ranges(study):
     for k, share in ((1, 0.7), (2, 0.6)):
         path = run.audit("main", "C", k)
         path.parent.mkdir()
-        path.write_text(json.dumps({"negative_share": share, "kl_share": None}))
-    assert judge_run(run.root, locked).audits == {"main/C": {"negative_share": [0.6, 0.7]}}
+        weights = {"negative_share": share, "net_share": 1 - 2 * share, "truncated_share": 0.2, "kl_share": None}
+        path.write_text(json.dumps({"weights": weights}))
+    shares = judge_run(run.root, locked).audits["main/C"]
+    assert shares == {"negative_share": [0.6, 0.7], "net_share": [1 - 1.4, 1 - 1.2], "truncated_share": [0.2, 0.2]}
+    path.write_text("{}")
+    with pytest.raises(IntegrityError, match="is not an audit of weights"):
+        judge_run(run.root, locked)
 
 
 def test_row_order_of_a_stage_does_not_matter(study):

@@ -1,0 +1,169 @@
+"""`ablation verdict`: what the plan's rules say of a run, or of reported figures."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from ablation.plan.lock import LockedPlan
+    from ablation.verdict.model import Verdict
+    from ablation.verdict.run import Locked
+
+
+def verdict(
+    plan: Path = typer.Option(None, "--plan", help="The locked plan. Left out: the only locked one in plans/."),
+    run: Path = typer.Option(
+        None, "--run", help="The run folder; alone it is judged by its own copy of the plan. Left out: runs/NAME."
+    ),
+    measures: Path = typer.Option(None, "--measures", help="Judge the reported figures in this file, and no rollouts."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout; everything else on stderr."),
+    expect: str = typer.Option(None, "--expect", metavar="LABEL", help="Exit with 10 unless the verdict has this label."),
+) -> None:
+    """Apply the plan's rules: readouts, damage, replication and labels, with every number and its limit.
+
+    Exit 6: data are missing or undecided, so there is no verdict; the message says what to run.
+    """
+    from ablation.errors import UsageError
+
+    if expect is not None:
+        _check_label(expect)
+    if measures is not None and run is not None:
+        raise UsageError("--measures judges reported figures and --run a run folder; say one of them")
+    if measures is not None:
+        from ablation.verdict.reported import judge_reported
+
+        locked, note = _plan_of_measures(plan)
+        found = judge_reported(measures, locked)
+        extra: dict[str, Any] = {"measures": str(measures)}
+        said = [note] if note else []
+    else:
+        found, root, said = _judge_folder(plan, run)
+        written = _write(root, found)
+        extra = {"run": str(root), "written": written is None}
+        said += [written] if written else []
+    code, message = _outcome(found, expect)
+    if as_json:
+        content = found.as_json() | extra | {"exit_code": int(code), "warnings": said}
+        typer.echo(json.dumps(content, ensure_ascii=False, allow_nan=False))
+    else:
+        _print(found)
+    for line in [*said, *message]:
+        print(line, file=sys.stderr)
+    # a raised error would put a second object on stdout
+    raise typer.Exit(int(code))
+
+
+def _check_label(label: str) -> None:
+    from ablation.errors import UsageError
+    from ablation.plan.section import did_you_mean
+    from ablation.verdict.model import SECTION_LABELS
+
+    known = [one for labels in SECTION_LABELS.values() for one in labels]
+    if label not in known:
+        raise UsageError(
+            f"--expect: there is no label `{label}`{did_you_mean(label, known)}", hint=f"Labels: {', '.join(known)}."
+        )
+
+
+def _plan_of_measures(option: Path | None) -> tuple[Locked, str | None]:
+    """The plan whose rules are applied; one that is not locked is allowed here, because the figures are public already."""
+    from ablation.plan.choose import choose_plan, lock_path
+    from ablation.plan.load import load_plan
+    from ablation.plan.lock import verify_lock
+
+    path = choose_plan(option)
+    if lock_path(path).exists():
+        return verify_lock(path), None
+    loaded = load_plan(path)
+    return loaded, f"note: {path} is not locked, so nothing shows that its rules are older than these figures"
+
+
+def _judge_folder(plan: Path | None, run: Path | None) -> tuple[Verdict, Path, list[str]]:
+    """The verdict on a run folder, the folder, and what to say on stderr."""
+    from ablation.errors import IntegrityError
+    from ablation.plan.choose import choose_plan
+    from ablation.plan.lock import verify_lock
+    from ablation.study.workspace import run_root
+    from ablation.verdict.run import judge_run
+
+    if plan is None and run is not None:
+        locked, root = _own_plan(run), run
+    else:
+        locked = verify_lock(choose_plan(plan))
+        root = run_root(locked, run)
+        if root.exists():
+            own = _own_plan(root)
+            if own.digest != locked.digest or own.bytes_sha256 != locked.bytes_sha256:
+                raise IntegrityError(
+                    f"{root}: is the run folder of another plan ({own.digest[:12]}, not {locked.digest[:12]} of {locked.path})",
+                    hint="Name the run folder of this plan with --run, or leave --plan out to judge the folder by its own copy.",
+                )
+    return judge_run(root, locked), root, [f"note: {warning}" for warning in locked.warnings]
+
+
+def _own_plan(root: Path) -> LockedPlan:
+    """The copy of the plan that the run began with, proved by its copy of the lock."""
+    from ablation.errors import IntegrityError, UsageError
+    from ablation.plan.lock import verify_lock
+    from ablation.rollouts.folder import RunFolder
+
+    if not root.is_dir():
+        raise UsageError(f"{root}: there is no such run folder")
+    path = RunFolder(root).plan
+    if not path.is_file():
+        raise IntegrityError(f"{root}: is not a run folder (it has no {path.name})", hint="Run folders are at runs/NAME.")
+    return verify_lock(path)
+
+
+def _write(root: Path, found: Verdict) -> str | None:
+    """Keep the verdict in the run folder; a sentence if that could not be done, which is no error."""
+    from ablation.files import DiskError, json_bytes, write_bytes
+    from ablation.rollouts.folder import RunFolder
+
+    path = RunFolder(root).verdict
+    if not root.is_dir():
+        return f"note: {root} does not exist, so {path.name} was not written"
+    data = json_bytes(found.as_json())
+    try:
+        if not path.is_file() or path.read_bytes() != data:
+            write_bytes(path, data)
+    except (DiskError, OSError) as error:
+        return f"note: {path.name} was not written: {error}"
+    return None
+
+
+def _outcome(found: Verdict, expect: str | None) -> tuple[int, list[str]]:
+    """(exit code, what to say about it)."""
+    from ablation.errors import ExitCode
+    from ablation.verdict.model import INCOMPLETE, SECTION_LABELS, UNDECIDED
+
+    section = next((name for name, labels in SECTION_LABELS.items() if expect in labels), "replication")
+    label = found.labels().get(section, "not in this plan")
+    if expect is not None and label == expect:
+        return ExitCode.DONE, []
+    if label in (INCOMPLETE, UNDECIDED):
+        wanted = f" (expected {expect})" if expect else ""
+        if found.missing:
+            first, more = found.missing[0], len(found.missing) - 1
+            others = f", and {more} more" if more else ""
+            return ExitCode.INCOMPLETE, [f"no verdict{wanted}: {first.what}{others}", f"Next: {first.command}"]
+        return ExitCode.INCOMPLETE, [f"no verdict{wanted}: the label is {label}"]
+    if expect is not None:
+        return ExitCode.LABEL_MISMATCH, [f"expected {expect}, found {label}"]
+    return ExitCode.DONE, []
+
+
+def _print(found: Verdict) -> None:
+    from rich.console import Console
+
+    from ablation.report.verdict_tables import print_verdict
+
+    console = Console(highlight=False, soft_wrap=False)
+    if not console.is_terminal:
+        console = Console(width=80, highlight=False)
+    print_verdict(found, console)

@@ -1,0 +1,234 @@
+"""A verdict as tables and sentences for a terminal of 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from ablation.measures.bootstrap import REASONS, Estimate
+from ablation.plan.rules import COUNT_MEASURES
+from ablation.plan.words import number
+from ablation.verdict import model
+from ablation.verdict.exact import exact
+from ablation.verdict.model import ArmVerdict, Verdict
+from ablation.verdict.rules import STATED, RuleResult
+
+_GOOD = (model.STABLE, model.REPLICATED, model.WIN_VERIFIED, model.CONFIRMED, model.RELEASE)
+_OPEN = (model.INCOMPLETE, model.UNDECIDED, model.NOT_RUN, model.MISSING, model.WIN_UNVERIFIED)
+_SECTIONS = {"held_out": "held-out", "never_used": "never-used", "release": "release"}
+SHOWN_RATIOS = ("tokens_per_correct", "clean_length")
+NOTHING = "-"
+
+
+def print_verdict(verdict: Verdict, console: Console) -> None:
+    """Everything that a reader needs to check the labels, the headline last."""
+    for part in render(verdict):
+        console.print(part)
+        console.print()
+
+
+def render(verdict: Verdict) -> Iterator[RenderableType]:
+    """The parts of the page, top to bottom."""
+    yield Text(f"{verdict.plan}  {verdict.digest[:12]}  from {verdict.source}", style="bold")
+    if verdict.reported_by:
+        yield Text(f"Source: {verdict.reported_by}")
+    for family in dict.fromkeys(one.family for one in verdict.arms):
+        arms = [one for one in verdict.arms if one.family == family and one.figures is not None]
+        if arms:
+            yield readouts(family, verdict.sweeps.get(family), arms)
+    undefined = _undefined_ratios(verdict.arms)
+    if undefined:
+        yield Text("\n".join(undefined))
+    if any(one.rules for one in verdict.arms):
+        yield rules("Damage rules", [(one.name, one.rules) for one in verdict.arms if one.rules], "fired", "not fired")
+    stops = [one for one in verdict.arms if one.stopped]
+    if stops:
+        yield Text("\n".join(_stop(one) for one in stops))
+    elif verdict.source == model.FROM_ROLLOUTS and verdict.arms:
+        yield Text("Stop rules: none fired in the runs above.")
+    if verdict.audits:
+        yield audits(verdict.audits)
+    for name, section in verdict.sections.items():
+        if section.rules:
+            yield rules(f"{_SECTIONS[name].capitalize()}: {section.subject}", [("", section.rules)], "held", "failed")
+    if verdict.counts:
+        yield Text("\n".join(_count(one) for one in verdict.counts))
+    yield labels(verdict)
+    if verdict.notes:
+        yield Text("\n".join(f"Note: {note}" for note in verdict.notes))
+    yield Text(f"What this does not prove: {model.UNIT_OF_CLAIM}")
+
+
+def readouts(family: str, sweep: Mapping[str, Any] | None, arms: Sequence[ArmVerdict]) -> Group:
+    """The study's Table 1: one row an arm, changes against the sweep."""
+    first = arms[0].figures
+    sizes = [one.get("rollouts") for one in (sweep, first.subject if first else None) if one]
+    of = f", {sizes[0]} rollouts a row" if sizes and sizes[0] else ""
+    table = _table()
+    table.add_column("arm", overflow="fold")
+    for heading in ("clean", "change", "trunc.", "loop.", "either", "logprob\nchange"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    levels = {one.level for arm in arms if arm.figures for one in arm.figures.ratios.values() if one.level}
+    interval = f"\n({100 * max(levels):g}% CI)" if levels else ""
+    table.add_column(f"tokens per\ncorrect{interval}", justify="right")
+    table.add_column(f"clean\nlength{interval}", justify="right")
+    if sweep is not None:
+        clean, *counts = (_shown(sweep.get(name)) for name in ("clean", "truncated", "looping", "truncated_or_looping"))
+        table.add_row("start", clean, "", *counts, "", "", "")
+    for arm in arms:
+        figures = arm.figures
+        assert figures is not None
+        own, other, given = figures.subject, figures.reference, figures.changes
+
+        def change(name: str, own=own, other=other, given=given) -> Fraction | None:
+            if own.get(name) is not None and other.get(name) is not None:
+                return exact(own[name]) - exact(other[name])
+            return None if given.get(name) is None else exact(given[name])
+
+        cells = [_shown(own.get("clean")), _signed(change("clean"), 0)]
+        cells += [_shown(own.get(name)) for name in ("truncated", "looping", "truncated_or_looping")]
+        cells.append(_signed(change("logprob"), 3))
+        cells += [_ratio(figures.ratios.get(name)) for name in SHOWN_RATIOS]
+        table.add_row(escape(arm.arm), *cells)
+    return _titled(f"Readouts, family {family}{of}", table)
+
+
+def rules(title: str, groups: Sequence[tuple[str, Sequence[RuleResult]]], yes: str, no: str) -> Group:
+    """(whose, its rules) -> one row a rule, below a legend that says each rule in words. `yes`: the word for one that holds."""
+    legend = Table(box=None, show_header=False, pad_edge=False)
+    for one in dict.fromkeys((one.rule.name, one.words) for _, results in groups for one in results):
+        legend.add_row(*map(escape, one))
+    table = _table()
+    if any(name for name, _ in groups):
+        table.add_column("arm", overflow="fold")
+    table.add_column("rule", overflow="fold")
+    table.add_column("number", justify="right", no_wrap=True)
+    table.add_column("limit", justify="right", no_wrap=True)
+    table.add_column("result")
+    stated = False
+    for name, results in groups:
+        for place, one in enumerate(results):
+            word = {True: yes, False: no, None: "undecided"}[one.holds]
+            bold = one.holds is None or one.holds is (yes == "fired")
+            stated |= one.how == STATED
+            why = "*" if one.how == STATED else f": {one.reason}" if one.holds is None else ""
+            row = [escape(name) if place == 0 else ""] if len(table.columns) == 5 else []
+            limit = f"{one.rule.op} {number(one.rule.limit)}"
+            table.add_row(*row, escape(one.rule.name), shown_number(one), limit, Text(word + why, style="bold" if bold else ""))
+    footnote = [Text(f"* {STATED}")] if stated else []
+    return _titled(title, legend, Text(), table, *footnote)
+
+
+def audits(found: Mapping[str, Mapping[str, Sequence[float]]]) -> Group:
+    """Ranges over the updates, as shares of the absolute weight."""
+    table = _table()
+    table.add_column("arm", overflow="fold")
+    columns = {"negative_share": "negative", "net_share": "net", "truncated_share": "on truncated", "kl_share": "KL term"}
+    for heading in columns.values():
+        table.add_column(heading, justify="right", no_wrap=True)
+    for arm, shares in found.items():
+        table.add_row(escape(arm), *(_range(shares.get(name)) for name in columns))
+    return _titled("Audit of the weights: range over the updates, in % of the absolute weight", table)
+
+
+def shown_number(one: RuleResult) -> str:
+    """The tested number with enough digits that it is on the right side of its limit as printed, too."""
+    if one.value is None:
+        return NOTHING
+    if one.value.denominator == 1 and one.rule.measure in COUNT_MEASURES:
+        return _signed(one.value, 0) if one.rule.compare == "change" else str(one.value)
+    limit = exact(one.rule.limit)
+    for digits in range(2 if one.rule.compare.startswith("ratio") else 3, 12):
+        printed = Fraction(f"{float(one.value):.{digits}f}")
+        if (printed > limit) == (one.value > limit) and (printed < limit) == (one.value < limit):
+            break
+    return f"{float(one.value):{'+' if one.rule.compare == 'change' else ''}.{digits}f}"
+
+
+def labels(verdict: Verdict) -> Group:
+    """Every label with its reasons, the arms' first."""
+    parts: list[RenderableType] = []
+    widest = max((len(one.name) for one in verdict.arms), default=0)
+    for one in verdict.arms:
+        parts.append(Text.assemble(f"{one.name:<{widest}}  ", (one.label, _style(one.label))))
+    if parts:
+        parts.append(Text())
+    parts.append(Text.assemble("Verdict: ", (verdict.label, _style(verdict.label)), f"  ({verdict.source})"))
+    parts += [_indented(f"{reason.code}: {reason.text}") for reason in verdict.reasons]
+    parts += [_indented(f"missing: {gap.what}; {gap.command}") for gap in verdict.missing]
+    for name, section in verdict.sections.items():
+        parts.append(Text.assemble(f"{_SECTIONS[name].capitalize()}: ", (section.label, _style(section.label))))
+        if section.deviation:  # carried beside the label wherever it is shown
+            parts.append(_indented(f"DEVIATION: {section.deviation}"))
+        parts += [_indented(f"{reason.code}: {reason.text}") for reason in section.reasons]
+    return Group(*parts)
+
+
+def _indented(text: str) -> RenderableType:
+    return Padding(Text(text), (0, 0, 0, 2))
+
+
+def _undefined_ratios(arms: Sequence[ArmVerdict]) -> list[str]:
+    """Why a ratio or its interval is missing in the tables."""
+    found = []
+    for arm in arms:
+        for name in SHOWN_RATIOS:
+            one = arm.figures.ratios.get(name) if arm.figures else None
+            if one is not None and one.reason is not None:
+                clusters = f" ({one.clusters} clusters)" if one.reason == "few_clusters" else ""
+                found.append(f"{arm.name}, {name}: {REASONS[one.reason]}{clusters}.")
+    return found
+
+
+def _stop(arm: ArmVerdict) -> str:
+    stop = arm.stopped or {}
+    text = f"{arm.name}: stop rule `{stop.get('rule')}` ended the run after update {stop.get('update')}, so it has no readout"
+    return f"{text}: {stop['reason']}." if stop.get("reason") else f"{text}."
+
+
+def _count(one: Mapping[str, Any]) -> str:
+    n = one["rollouts"]
+    points = f"{one['points']:+.0f} percentage points"
+    return f"{one['name']}: {one['measure']} {one['subject']} of {n} against {one['reference']} of {n}, {points} ({one['how']})"
+
+
+def _table() -> Table:
+    return Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+
+
+def _titled(title: str, *parts: RenderableType) -> Group:
+    return Group(Text(title, style="bold"), *parts)  # a title of the table itself would wrap at the table's width
+
+
+def _style(label: str) -> str:
+    return "bold green" if label in _GOOD else "bold yellow" if label in _OPEN else "bold red"
+
+
+def _shown(value: Any) -> str:
+    return NOTHING if value is None else str(value)
+
+
+def _signed(value: Fraction | None, digits: int) -> str:
+    return NOTHING if value is None else f"{float(value):+.{digits}f}"
+
+
+def _ratio(one: Estimate | None) -> str:
+    if one is None or one.value is None:
+        return NOTHING if one is None else "undefined"
+    if one.low is None or one.high is None:
+        return f"{float(one.value):.2f}x"
+    return f"{float(one.value):.2f}x ({one.low:.2f}-{one.high:.2f})"
+
+
+def _range(ends: Sequence[float] | None) -> str:
+    if ends is None:
+        return NOTHING
+    low, high = (round(100 * end) for end in ends)
+    return str(low) if low == high else f"{low} to {high}"

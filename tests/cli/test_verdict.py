@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from ablation.cli.verdict import verdict
+from ablation.errors import IntegrityError, UsageError
+from ablation.files import json_bytes
+from tests.verdict.study import lock_small, start_run, write_stage, write_study
+
+ROOT = Path(__file__).parents[2]
+TESSERA = ROOT / "plans" / "tessera.yaml"
+MEASURES = ROOT / "tests" / "verdict" / "measures"
+
+app = typer.Typer()
+app.command()(verdict)
+
+
+def call(*arguments, code=0):
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    if isinstance(result.exception, Exception):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture
+def study(tmp_path, monkeypatch):
+    locked = lock_small(tmp_path / "plans")
+    run = start_run(tmp_path / "runs" / "small", locked)
+    write_study(run, locked, {("main", "C"), ("replication", "C")})
+    monkeypatch.chdir(tmp_path)
+    return run
+
+
+def test_a_run_is_found_judged_and_kept(study):
+    result = call()
+    assert "Verdict: REPLICATED  (rollouts)" in result.stdout
+    kept = json.loads(study.verdict.read_bytes())
+    assert kept["labels"] == {"replication": "REPLICATED"}
+    assert study.verdict.read_bytes() == json_bytes(kept)
+    call("--plan", "plans/small.yaml", "--run", "runs/small")
+
+
+def test_a_run_folder_alone_is_enough(study, tmp_path):
+    moved = tmp_path / "elsewhere"
+    shutil.move(study.root, moved)
+    shutil.rmtree(tmp_path / "plans")
+    content = json.loads(call("--run", moved, "--json").stdout)
+    assert (content["label"], content["written"], content["exit_code"]) == ("REPLICATED", True, 0)
+
+
+def test_json_is_one_object_and_says_what_the_tables_say(study):
+    result = call("--json")
+    content = json.loads(result.stdout)
+    assert content["source"] == "rollouts"
+    assert [one["label"] for one in content["arms"]] == ["DAMAGED", "STABLE", "STABLE", "DAMAGED", "STABLE"]
+    assert content["run"].endswith("runs/small")
+
+
+@pytest.mark.parametrize(
+    ("label", "code", "message"),
+    [
+        ("REPLICATED", 0, ""),
+        ("NOT_REPLICATED", 10, "expected NOT_REPLICATED, found REPLICATED"),
+        ("CONFIRMED", 10, "not in this plan"),
+    ],
+)
+def test_expect(study, label, code, message):
+    result = call("--expect", label, code=code)
+    assert message in result.stderr
+    with pytest.raises(UsageError, match=r"there is no label `REPLICTED`; did you mean `REPLICATED`\?"):
+        call("--expect", "REPLICTED")
+
+
+def test_an_unfinished_run_is_exit_6_with_the_command(study):
+    shutil.rmtree(study.readout("main", "N"))
+    result = call("--json", "--expect", "REPLICATED", code=6)
+    content = json.loads(result.stdout)
+    assert content["label"] == "INCOMPLETE"
+    assert content["missing"][0] == {"what": "main/N: the readout is not there", "command": "ablation run --arm N"}
+    assert "no verdict (expected REPLICATED): main/N: the readout is not there" in result.stderr
+    assert "Next: ablation run --arm N" in result.stderr
+    call("--expect", "INCOMPLETE")
+
+
+def test_nothing_run_yet_is_exit_6(study):
+    shutil.rmtree(study.root)
+    result = call(code=6)
+    assert "does not exist, so verdict.json was not written" in result.stderr
+    assert not study.root.exists()
+
+
+def test_a_folder_that_cannot_be_written_is_judged_all_the_same(study):
+    study.verdict.mkdir()  # a file cannot replace a folder, whoever asks
+    result = call()
+    assert "Verdict: REPLICATED" in result.stdout
+    assert "verdict.json was not written" in result.stderr
+    assert [path.name for path in study.root.iterdir() if path.name.startswith(".partial")] == []
+
+
+def test_another_plans_run_is_refused(study, tmp_path):
+    other = lock_small(tmp_path / "other", question="Another one?")
+    with pytest.raises(IntegrityError, match="is the run folder of another plan"):
+        call("--plan", other.path, "--run", study.root)
+
+
+def test_an_edited_copy_of_the_plan_is_refused(study):
+    study.plan.write_bytes(study.plan.read_bytes().replace(b'"limit": -3', b'"limit": -9'))
+    with pytest.raises(IntegrityError, match="changed after it was locked"):
+        call("--run", study.root)
+
+
+def test_changed_rollouts_are_refused(study):
+    part = study.readout("main", "N") / "part-000.parquet"
+    part.write_bytes(part.read_bytes()[:-1])
+    with pytest.raises(IntegrityError, match="was changed after it was sampled"):
+        call()
+
+
+def test_what_is_no_run_folder_is_said(study, tmp_path):
+    with pytest.raises(UsageError, match="there is no such run folder"):
+        call("--run", tmp_path / "nowhere")
+    with pytest.raises(IntegrityError, match="is not a run folder"):
+        call("--run", tmp_path / "plans")
+    with pytest.raises(UsageError, match="say one of them"):
+        call("--run", study.root, "--measures", MEASURES / "study.yaml")
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("study.yaml", "NOT_REPLICATED"),
+        ("held-out.yaml", "WIN_UNVERIFIED"),
+        ("never-used.yaml", "NOT_CONFIRMED"),
+        ("release-15.yaml", "NO_RELEASE"),
+        ("release-8.yaml", "RELEASE"),
+    ],
+)
+def test_the_studys_labels_come_out(name, label):
+    result = call("--plan", TESSERA, "--measures", MEASURES / name, "--expect", label)
+    assert "reported figures, no rollouts" in result.stdout
+    content = json.loads(call("--plan", TESSERA, "--measures", MEASURES / name, "--json").stdout)
+    assert label in content["labels"].values()
+    assert content["source"] == "reported figures, no rollouts"
+
+
+def test_the_first_attempt_is_printed_in_points():
+    result = call("--plan", TESSERA, "--measures", MEASURES / "first-attempt.yaml")
+    assert "clean 51 of 108 against 76 of 108, -23 percentage" in result.stdout
+
+
+def test_a_part_of_the_study_has_no_verdict():
+    result = call("--plan", TESSERA, "--measures", MEASURES / "control-main.yaml", code=6)
+    assert "replication/C: is not in the file" in result.stderr
+    assert "main/C  DAMAGED" in result.stdout
+
+
+def test_neither_torch_nor_pandas_nor_scipy_is_imported(study):
+    write_stage(study, lock_again(study), "main", "X", {"clean": 12})
+    code = (
+        "import sys, typer\nfrom ablation.cli.verdict import verdict\n"
+        "app = typer.Typer()\napp.command()(verdict)\n"
+        f"app(['--run', {str(study.root)!r}], standalone_mode=False)\n"
+        "found = [name for name in ('torch', 'transformers', 'peft', 'pandas', 'scipy') if name in sys.modules]\n"
+        "sys.exit(f'imported: {found}' if found else 0)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+def lock_again(study):
+    from ablation.plan.lock import verify_lock
+
+    return verify_lock(study.plan)
