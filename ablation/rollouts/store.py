@@ -65,8 +65,8 @@ def write_part(path: Path, info: StageInfo, rollouts: Sequence[Rollout]) -> None
     )
 
 
-def finish_stage(folder: Path, info: StageInfo, parts: Sequence[str]) -> None:
-    """Mark the stage in `folder` as complete: `parts` (names, in order) are all of it."""
+def stage_record(folder: Path, info: StageInfo, parts: Sequence[str]) -> bytes:
+    """What `finish_stage` will write: the stage's settings, and each part's rows and digest."""
     entries = []
     for name in parts:
         path = folder / name
@@ -74,7 +74,12 @@ def finish_stage(folder: Path, info: StageInfo, parts: Sequence[str]) -> None:
             raise IntegrityError(f"{path}: was sampled under other settings than this stage's")
         entries.append({"name": name, "rows": pq.read_metadata(path).num_rows, "sha256": files.sha256_file(path)})
     content = {"info": _info_dict(info), "parts": entries, "rollouts": sum(entry["rows"] for entry in entries)}
-    files.write_json(stage_file(folder), content)
+    return files.json_bytes(content)
+
+
+def finish_stage(folder: Path, info: StageInfo, parts: Sequence[str]) -> None:
+    """Mark the stage in `folder` as complete: `parts` (names, in order) are all of it."""
+    files.write_bytes(stage_file(folder), stage_record(folder, info, parts))
 
 
 def stage_is_complete(folder: Path) -> bool:
@@ -180,9 +185,9 @@ def _read_table(path: Path) -> pa.Table:
 
 def _stage(info: StageInfo, table: pa.Table, where: str) -> Stage:
     for name in _SHARED:
-        values = table.column(name).unique().to_pylist()
-        if values != [getattr(info, name)]:
-            raise IntegrityError(f"{where}: column `{name}` holds {values}, the stage is {getattr(info, name)!r}")
+        values = set(table.column(name).to_pylist())
+        if values != {getattr(info, name)}:
+            raise IntegrityError(f"{where}: column `{name}` holds {sorted(values)}, the stage is {getattr(info, name)!r}")
     flat, offsets = {}, None
     for name in _PER_TOKEN:
         column = _one_chunk(table, name, where)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ablation.rollouts.means import mean
 from ablation.rollouts.stage import Stage
 
 
@@ -62,12 +61,18 @@ class Thinking:
     def mean(self, values: np.ndarray) -> np.ndarray:
         """Mean over each rollout's thinking of a flat per-token array of the stage, float64 [N]; NaN where there is none.
 
-        Each rollout is summed by itself and rounded once, so the result does not depend on the rows around it, and the mean
-        of equal numbers is that number.
+        Each rollout is summed by itself, so the result does not depend on the rows around it; what the first sum lost is
+        added back, so the mean of equal numbers is that number.
         """
-        means, taken = np.full(len(self.opened), np.nan), values[self.take]
-        for row in np.flatnonzero(self.lengths):
-            means[row] = mean(taken[self.offsets[row] : self.offsets[row + 1]])
+        means, taken, lengths = np.full(len(self.opened), np.nan), values[self.take], self.lengths
+        full = np.flatnonzero(lengths)
+        if not len(full):
+            return means
+        starts, counts = self.offsets[full], lengths[full]
+        with np.errstate(invalid="ignore"):  # infinities: what is not finite stays so
+            guess = np.add.reduceat(taken, starts) / counts
+            lost = np.add.reduceat(taken - np.repeat(guess, counts), starts) / counts
+        means[full] = np.where(np.isfinite(guess), guess + lost, guess)
         return means
 
 

@@ -68,3 +68,12 @@ def test_a_logprob_that_is_not_finite_is_seen():
     of = info()
     stage = stage_of(of, [rollout(of, [21, 22, CLOSE, 5, END], logprobs=[-1.0, -np.inf, 0.0, 0.0, 0.0])])
     assert split(stage).mean(stage.logprobs)[0] == -np.inf
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.floats(-20, 0), st.integers(1, CAP - 2), st.integers(1, CAP - 2))
+def test_the_mean_of_equal_numbers_is_that_number(value, first, second):
+    of = info()
+    rows = [rollout(of, [21] * n + [CLOSE, END], index=i, logprob=value) for i, n in enumerate((first, second))]
+    stage = stage_of(of, rows)
+    assert split(stage).mean(stage.logprobs).tolist() == [value, value]
