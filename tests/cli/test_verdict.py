@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import subprocess
@@ -98,11 +99,16 @@ def test_nothing_run_yet_is_exit_6(study):
     assert not study.root.exists()
 
 
-def test_a_folder_that_cannot_be_written_is_judged_all_the_same(study):
-    study.verdict.mkdir()  # a file cannot replace a folder, whoever asks
+def test_a_folder_that_cannot_be_written_is_judged_all_the_same(study, monkeypatch):
+    def read_only(*_, **__):  # permissions do not stop everybody who runs tests
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr("tempfile.mkstemp", read_only)
     result = call()
     assert "Verdict: REPLICATED" in result.stdout
     assert "verdict.json was not written" in result.stderr
+    assert "Read-only file system" in result.stderr
+    assert not study.verdict.exists()
     assert [path.name for path in study.root.iterdir() if path.name.startswith(".partial")] == []
 
 
