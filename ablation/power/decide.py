@@ -1,0 +1,78 @@
+"""The plan's decision for many simulated studies at once: the same as `verdict.labels`, rule by rule and label by label.
+
+Shapes: S studies, A arms in plan order, R damage rules. A test compares every study with `verdict.labels.replication`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ablation.plan.rules import COUNT_MEASURES, OPERATORS, Rule
+from ablation.power.stages import Measures
+
+CONTROL_FIRST, CONTROL_SECOND = "CONTROL_NOT_DAMAGED in the first family", "CONTROL_NOT_DAMAGED in the second family"
+NO_STABLE_ARM, NOT_STABLE_AGAIN = "NO_STABLE_ARM", "NOT_STABLE_AGAIN"
+
+
+Known = Mapping[str, tuple[float | None, float]]
+"""`Rates.means`."""
+
+
+def is_simulated(rule: Rule, known: Known) -> bool:
+    """Whether simulated stages have what the rule tests."""
+    if rule.measure in COUNT_MEASURES:
+        return rule.compare in ("value", "change")
+    if rule.measure not in known:
+        return False
+    return rule.compare == "change" or (rule.compare == "value" and known[rule.measure][0] is not None)
+
+
+def tested(rule: Rule, subject: Measures, reference: Measures) -> np.ndarray:
+    """The number that the rule tests, [S]."""
+    own = subject[rule.measure]
+    return own - reference[rule.measure] if rule.compare == "change" else own
+
+
+def holds(rules: Sequence[Rule], subject: Measures, reference: Measures, known: Known) -> np.ndarray:
+    """bool [S, R]. A rule on something that is not simulated does not hold."""
+    found = np.zeros((len(subject[COUNT_MEASURES[0]]), len(rules)), dtype=bool)
+    for place, rule in enumerate(rules):
+        if is_simulated(rule, known):
+            found[:, place] = OPERATORS[rule.op](tested(rule, subject, reference), rule.limit)
+    return found
+
+
+def first_stable(damaged_SA: np.ndarray) -> np.ndarray:
+    """Place of the first stable arm beside the control, which is arm 0, in plan order, int [S]; -1 if there is none."""
+    stable = ~damaged_SA[:, 1:]
+    if not stable.shape[1]:
+        return np.full(len(damaged_SA), -1)
+    return np.where(stable.any(axis=1), stable.argmax(axis=1) + 1, -1)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Reasons and label of each study."""
+
+    reasons: dict[str, np.ndarray]  # name -> bool [S]; several can hold for one study
+
+    @property
+    def replicated(self) -> np.ndarray:
+        """bool [S]."""
+        return ~np.logical_or.reduce(list(self.reasons.values()))
+
+
+def decide(damaged_SA: np.ndarray, control_again_S: np.ndarray, stable_again_S: np.ndarray) -> Decision:
+    """The label of each study from what is damaged: all arms in the first family, control and first stable arm in the second."""
+    stable = first_stable(damaged_SA)
+    return Decision(
+        {
+            CONTROL_FIRST: ~damaged_SA[:, 0],
+            CONTROL_SECOND: ~control_again_S,
+            NO_STABLE_ARM: stable < 0,
+            NOT_STABLE_AGAIN: (stable >= 0) & stable_again_S,
+        }
+    )

@@ -1,0 +1,217 @@
+"""Every rule can fire and can pass: shown on made-up figures, with the judges that decide the study.
+
+For each rule, figures are made up over the whole range of what a stage of this plan can measure, its limit and its neighbours
+among them. A rule that holds for all of them, or for none, or that can never be tested, decides nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ablation.measures.bootstrap import Estimate
+from ablation.measures.compare import ratios
+from ablation.measures.measure import measure
+from ablation.plan.model import Plan
+from ablation.plan.rules import COUNT_MEASURES, Rule, StopRule
+from ablation.plan.words import number
+from ablation.rollouts.outcomes import Outcomes
+from ablation.verdict.rules import Figures, judge
+
+StopJudge = Callable[[list[StopRule], list[dict[str, Any]]], dict[str, Any] | None]
+"""`training.stops.fired_rule`."""
+WHOLE = (*COUNT_MEASURES, "total_tokens", "nonfinite")
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What made-up figures do to one rule."""
+
+    place: tuple[str | int, ...]
+    """Where the rule stands in the plan."""
+    name: str
+    holds_at: float | None
+    """The number nearest to the limit for which the rule holds; None if there is none."""
+    fails_at: float | None
+    problem: str | None
+    """Why it decides nothing; None if it can do both."""
+
+    def as_json(self) -> dict[str, Any]:
+        where = ".".join(str(part) for part in self.place[:-1])
+        content = {"rules": where, "name": self.name, "holds_at": self.holds_at, "does_not_hold_at": self.fails_at}
+        return content | {"problem": self.problem}
+
+
+def reach(plan: Plan, stop_judge: StopJudge) -> list[Reach]:
+    """Every rule of the plan, on made-up figures."""
+    found = [_stop_rule(plan, rule, ("stop_rules", place), stop_judge) for place, rule in enumerate(plan.stop_rules)]
+    measured = _what_stages_measure(plan)
+    found += [
+        _rule(plan, rule, ("verdict", "damage", place), plan.sweep_rollouts, measured)
+        for place, rule in enumerate(plan.verdict.damage)
+    ]
+    for name in ("held_out", "never_used"):
+        section = getattr(plan.verdict, name)
+        for place, rule in enumerate(section.rules if section else ()):
+            found.append(_rule(plan, rule, ("verdict", name, "rules", place), section.rollouts, None))
+    for place, rule in enumerate(plan.verdict.release.guards if plan.verdict.release else ()):
+        found.append(_rule(plan, rule, ("verdict", "release", "guards", place), None, None))
+    return found
+
+
+def _rule(plan: Plan, rule: Rule, place: tuple[str | int, ...], rollouts: int | None, measured: Figures | None) -> Reach:
+    """`measured` is a sample of what a stage yields, None where figures may come from elsewhere."""
+    low, high = _range(plan, rule.measure, rollouts)
+    if rule.compare.startswith("ratio"):
+        lowest = 0.0 if rule.measure == "cjk_share" else math.ulp(0.0)  # a share can be nothing, a length cannot
+        low, high = lowest, math.inf
+    elif rule.compare == "change":
+        low, high = low - high, high - low
+    if measured is not None and judge(rule, measured).holds is None:
+        why = judge(rule, measured).reason
+        problem = f"`{rule.measure}` under `{rule.compare}` can never be said from the rollouts of this plan: {why}"
+        return Reach((*place, "measure"), rule.name, None, None, problem)
+    found = [(value, judge(rule, _figures(plan, rule, value, rollouts)).holds) for value in _candidates(rule, low, high)]
+    return _reach(rule, place, found, low, high)
+
+
+def _stop_rule(plan: Plan, rule: StopRule, place: tuple[str | int, ...], stop_judge: StopJudge) -> Reach:
+    low, high = _range(plan, rule.measure, None)
+    first_update = {rule.measure: min(max(0.0, low), high)}
+    if rule.compare == "change" and stop_judge([rule], [first_update]) is not None:
+        problem = f"found {number(rule.limit)}; at update 1 the change is 0, so the rule ends every run there"
+        return Reach((*place, "limit"), rule.name, 0.0, None, problem)
+    if rule.compare == "change":
+        low, high = (low - high, high - low) if plan.training.updates > 1 else (0.0, 0.0)  # update 1 against itself
+    found = []
+    for value in _candidates(rule, low, high):
+        if rule.compare == "value":
+            updates = [{rule.measure: value}]
+        else:
+            first, last = _pair(*_range(plan, rule.measure, None), value)
+            updates = [{rule.measure: last}, {rule.measure: first}] if plan.training.updates > 1 else [first_update]
+        found.append((value, stop_judge([rule], updates) is not None))
+    return _reach(rule, place, found, low, high)
+
+
+def _reach(
+    rule: Rule | StopRule, place: tuple[str | int, ...], found: list[tuple[float, bool | None]], low: float, high: float
+) -> Reach:
+    def nearest(wanted: bool) -> float | None:
+        return min((value for value, held in found if held is wanted), key=lambda value: abs(value - rule.limit), default=None)
+
+    holding, failing = nearest(True), nearest(False)
+    problem = None
+    if holding is None or failing is None:
+        always = "always" if failing is None else "never"
+        problem = f"found {number(rule.limit)}; the number is {_span(low, high)}, so the rule {always} holds and decides nothing"
+    return Reach((*place, "limit"), rule.name, holding, failing, problem)
+
+
+def _span(low: float, high: float) -> str:
+    if math.isinf(low) and math.isinf(high):
+        return "any number"
+    if math.isinf(high):
+        return "above 0" if low == math.ulp(0.0) else f"{number(low)} or more"
+    return f"{number(high)} or less" if math.isinf(low) else f"{number(low)} to {number(high)}"
+
+
+def _range(plan: Plan, measure: str, rollouts: int | None) -> tuple[float, float]:
+    """Lowest and highest number of a measure that a stage of `rollouts` (None: not known) or an update can have."""
+    cap, size = plan.sampling.max_tokens, math.inf if rollouts is None else rollouts
+    if measure in COUNT_MEASURES:
+        return 0, size
+    if measure == "kl_share":
+        return 0, 1 if any(arm.kl for arm in plan.arms.values()) else 0
+    if measure in ("top20_mass", "cjk_share") or measure.endswith("_share"):
+        return 0, 1
+    if measure == "top20_entropy":  # -p log p of a single token is largest at 1/e
+        return 0, max(math.log(plan.sampling.top_logprobs), 1 / math.e)
+    return {
+        "logprob": (-math.inf, 0),
+        "tokens_per_correct": (1, size * cap),
+        "clean_length": (0, cap),
+        "total_tokens": (0 if rollouts is None else rollouts, size * cap),
+        "agent_turn": (0, math.inf),
+        "nonfinite": (0, math.inf),
+    }[measure]
+
+
+def _candidates(rule: Rule | StopRule, low: float, high: float) -> list[float]:
+    """Numbers to try: the limit, its neighbours and the ends of the range."""
+    whole = rule.measure in WHOLE and rule.compare in ("value", "change")
+    step = 1 if whole else max(abs(rule.limit) / 10, 0.01)
+    wanted = [rule.limit, rule.limit - step, rule.limit + step, low, high]
+    if whole:
+        wanted += [math.floor(rule.limit), math.ceil(rule.limit)]
+        wanted = [value for value in wanted if math.isinf(value) or float(value).is_integer()]
+    return [int(value) if whole else value for value in wanted if low <= value <= high and math.isfinite(value)]
+
+
+def _figures(plan: Plan, rule: Rule, value: float, rollouts: int | None) -> Figures:
+    """Figures for which the rule tests `value`."""
+    if rule.compare == "value":
+        return Figures({rule.measure: value})
+    if rule.compare == "change":
+        subject, reference = _pair(*_range(plan, rule.measure, rollouts), value)
+        return Figures({rule.measure: subject}, {rule.measure: reference})
+    ends = {"ratio": 1.0, "ratio_low": 0.9, "ratio_high": 1.1}
+    middle = value / ends[rule.compare]
+    estimate = {name: value if name == rule.compare else middle * factor for name, factor in ends.items()}
+    return Figures(ratios={rule.measure: Estimate(estimate["ratio"], estimate["ratio_low"], estimate["ratio_high"])})
+
+
+def _pair(low: float, high: float, change: float) -> tuple[float, float]:
+    """(subject, reference) in the range with this difference, one of them at an end of the range."""
+    end = low if math.isfinite(low) else high
+    up = end == low
+    if (change >= 0) == up:
+        return end + change, end
+    return end, end - change
+
+
+def _what_stages_measure(plan: Plan) -> Figures:
+    """What the real measures yield for two made-up stages on the plan's cells, in which every rollout is clean."""
+    made = [_stage(plan, length) for length in (40, 50)]
+    measured = [measure(one) for one in made]
+    settings = plan.statistics.model_copy(
+        update={"resamples": 50}
+    )  # whether there is an interval does not depend on their number
+    return Figures(measured[0], measured[1], ratios=ratios(made[0], made[1], (measured[0], measured[1]), settings))
+
+
+def _stage(plan: Plan, length: int) -> Outcomes:
+    cells = [cell for cell in plan.cells for _ in range(2)]
+    count = len(cells)
+    row = np.arange(count)
+    yes, no, zero = np.ones(count, dtype=bool), np.zeros(count, dtype=bool), np.zeros(count, dtype=np.int64)
+    lengths = length + (row * length) % 7  # cells differ, so that an interval has a width
+    return Outcomes(
+        problem=np.array([problem for problem, _ in cells]),
+        effort=np.array([effort for _, effort in cells]),
+        source=np.full(count, "made up"),
+        index=row % 2,
+        correct=yes,
+        no_answer=no,
+        extracted=np.full(count, "1", dtype=object),
+        truncated=no,
+        finished=yes,
+        stopped_in_thinking=no,
+        periodic=no,
+        strong=no,
+        loop_start=zero,
+        loop_period=zero,
+        loop_length=zero,
+        repeated_share=zero.astype(float),
+        thinking_length=lengths,
+        weighted_length=lengths + 1,
+        total_tokens=lengths + 3,
+        logprob=np.full(count, -0.5),
+        top_entropy=np.full(count, 0.5),
+        top_mass=np.full(count, 0.9),
+        cjk_share=np.full(count, 0.1),
+    )
