@@ -25,8 +25,8 @@ SEED = 20_261_102
 RANK, ALPHA = 16, 16
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """Not lm_head: SmolLM2 ties it to the input embedding, so an adapter on it could not be merged."""
-STEPS, BATCH = 220, 8
-LEARNING_RATE, WARMUP, FINAL_SHARE = 1.5e-3, 15, 0.05
+STEPS, BATCH, MICRO_BATCH = 140, 8, 4
+LEARNING_RATE, WARMUP, FINAL_SHARE = 1.5e-3, 10, 0.05
 MAX_COMPLETION = 208
 """Tokens after which a solution that got stuck is cut off: a little more than the study's cap."""
 SAY_EVERY = 20
@@ -64,10 +64,13 @@ def make_adapter(folder: Path, base: Path, say: Callable[[str], None]) -> None:
     examples = corpus(tokenizer)
     started, tokens = time.monotonic(), 0
     for step in range(STEPS):
-        batch = [next(examples) for _ in range(BATCH)]
+        batch = sorted((next(examples) for _ in range(BATCH)), key=len)
+        learned, total = sum(len(example.completion) for example in batch), 0.0
         with disable_input_dtype_casting(model):  # autocast does it, once
-            loss = completion_loss(model, batch, tokenizer.pad_token_id)
-            loss.backward()
+            for start in range(0, BATCH, MICRO_BATCH):
+                loss = completion_loss(model, batch[start : start + MICRO_BATCH], tokenizer.pad_token_id) / learned
+                loss.backward()
+                total += float(loss.detach())
         torch.nn.utils.clip_grad_norm_(trainable, 1.0)
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step)
@@ -78,7 +81,7 @@ def make_adapter(folder: Path, base: Path, say: Callable[[str], None]) -> None:
             seconds = time.monotonic() - started
             left = seconds / (step + 1) * (STEPS - step - 1)
             pace = f"{tokens / seconds:.0f} tok/s, about {left:.0f} s left"
-            say(f"step {step + 1} of {STEPS}: loss {float(loss.detach()):.3f} nats/token, {pace}")
+            say(f"step {step + 1} of {STEPS}: loss {total:.3f} nats/token, {pace}")
     model.save_pretrained(str(folder), save_embedding_layers=False)
     (folder / "README.md").unlink(missing_ok=True)  # peft's empty model card
     plain_config(folder / "adapter_config.json")
@@ -120,7 +123,7 @@ def encode(tokenizer: Any, text: str, effort: str, trace: Trace) -> Example:
 
 
 def completion_loss(model: Any, batch: list[Example], pad_id: int) -> Any:
-    """Mean cross entropy over the completion tokens of `batch` (nats)."""
+    """Cross entropy summed over the completion tokens of `batch` (nats)."""
     import torch
     import torch.nn.functional as F
 
@@ -135,7 +138,7 @@ def completion_loss(model: Any, batch: list[Example], pad_id: int) -> Any:
         # Right padding under a causal mask needs no attention mask: no real token can see what follows it.
         hidden_BLD = causal.model(input_ids=ids_BL[:, :-1], use_cache=False).last_hidden_state
         logits_KV = causal.lm_head(hidden_BLD[learned_BL[:, 1:]])  # the large matrix only where something is learned
-    return F.cross_entropy(logits_KV.float(), ids_BL[:, 1:][learned_BL[:, 1:]])
+    return F.cross_entropy(logits_KV.float(), ids_BL[:, 1:][learned_BL[:, 1:]], reduction="sum")
 
 
 def plain_config(path: Path) -> None:

@@ -15,6 +15,7 @@ from ablation.plan.locate import locate
 from ablation.problems.problem import Problem
 from ablation.problems.render import render_prompt, token_ids
 from ablation.recipes import smollm2_base as recipe
+from tests.recipes.smollm2_small import write_tokenizer
 
 PLAN = Path(__file__).parents[2] / "plans" / "smollm2.yaml"
 PROBLEM = Problem("p", "sum", "4 - 1 - 7 =", "integer", "-4")
@@ -71,18 +72,9 @@ def test_no_wheel_is_one_clear_error(tmp_path, wheels):
 
 @pytest.fixture(scope="module")
 def small_tokenizer(tmp_path_factory):
-    """The recipe's tokenizer on a vocabulary of 17 special tokens, the bytes and one merge."""
     transformers = pytest.importorskip("transformers")
-    from tokenizers.pre_tokenizers import ByteLevel
-
-    special = [f"<special-{index}>" for index in range(recipe.SPECIAL_TOKENS)]
-    special[:3] = [recipe.PAD, recipe.START_OF_TURN, recipe.END]
-    special[8], special[10] = recipe.RENAMED
     folder = tmp_path_factory.mktemp("tokenizer")
-    made = recipe.tokenizer([*special, *sorted(ByteLevel.alphabet()), "17", "lo"], ["1 7", "l o"])
-    recipe.write_text(folder / "tokenizer.json", json.dumps(made))
-    recipe.write_text(folder / "tokenizer_config.json", json.dumps(recipe.TOKENIZER_CONFIG))
-    recipe.write_text(folder / "chat_template.jinja", recipe.CHAT_TEMPLATE.removesuffix("\n"))
+    write_tokenizer(folder)
     return transformers.AutoTokenizer.from_pretrained(folder)
 
 
