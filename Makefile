@@ -7,7 +7,7 @@ PLAN ?= plans/quickstart.yaml
 .PHONY: study test bench lint clean
 
 study: $(VENV)/.local  ## lock the quickstart plan if it is not locked, run every arm, print the verdict
-	$(BIN)/ablation plan verify $(PLAN) 2>/dev/null || $(BIN)/ablation plan lock $(PLAN)
+	test -e $(PLAN:.yaml=.lock) || $(BIN)/ablation plan lock $(PLAN)
 	$(BIN)/ablation run --all --plan $(PLAN)
 	$(BIN)/ablation verdict --plan $(PLAN)
 
