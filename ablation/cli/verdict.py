@@ -60,11 +60,12 @@ def verdict(
 
 def _check_label(label: str) -> None:
     from ablation.errors import UsageError
+    from ablation.plan.deviations import bare
     from ablation.plan.section import did_you_mean
     from ablation.verdict.model import SECTION_LABELS
 
     known = [one for labels in SECTION_LABELS.values() for one in labels]
-    if label not in known:
+    if bare(label) not in known:
         raise UsageError(
             f"--expect: there is no label `{label}`{did_you_mean(label, known)}", hint=f"Labels: {', '.join(known)}."
         )
@@ -140,21 +141,24 @@ def _write(root: Path, found: Verdict) -> str | None:
 def _outcome(found: Verdict, expect: str | None) -> tuple[int, list[str]]:
     """(exit code, what to say about it)."""
     from ablation.errors import ExitCode
+    from ablation.plan.deviations import bare
     from ablation.verdict.model import INCOMPLETE, SECTION_LABELS, UNDECIDED
 
-    section = next((name for name, labels in SECTION_LABELS.items() if expect in labels), "replication")
+    wanted = bare(expect or "")
+    section = next((name for name, labels in SECTION_LABELS.items() if wanted in labels), "replication")
     label = found.labels().get(section, "not in this plan")
-    if expect is not None and label == expect:
+    shown = found.shown(label)
+    if expect is not None and expect in (label, shown):  # whoever expects a bare label means it under any deviation
         return ExitCode.DONE, []
     if label in (INCOMPLETE, UNDECIDED):
-        wanted = f" (expected {expect})" if expect else ""
+        expected = f" (expected {expect})" if expect else ""
         if found.missing:
             first, more = found.missing[0], len(found.missing) - 1
             others = f", and {more} more" if more else ""
-            return ExitCode.INCOMPLETE, [f"no verdict{wanted}: {first.what}{others}", f"Next: {first.command}"]
-        return ExitCode.INCOMPLETE, [f"no verdict{wanted}: the label is {label}"]
+            return ExitCode.INCOMPLETE, [f"no verdict{expected}: {first.what}{others}", f"Next: {first.command}"]
+        return ExitCode.INCOMPLETE, [f"no verdict{expected}: the label is {shown}"]
     if expect is not None:
-        return ExitCode.LABEL_MISMATCH, [f"expected {expect}, found {label}"]
+        return ExitCode.LABEL_MISMATCH, [f"expected {expect}, found {shown}"]
     return ExitCode.DONE, []
 
 

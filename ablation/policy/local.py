@@ -15,12 +15,14 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ablation.errors import IntegrityError, UsageError
+from ablation.files import write_json
 from ablation.plan.model import Plan
 from ablation.policy.base import Progress, SampledTokens, SampleRequest, ScoreRow, TrainRow, UpdateStats
 from ablation.policy.decoding import Decoding, decode
 from ablation.policy.loss import NonFiniteLoss, policy_gradient_loss
 from ablation.policy.scoring import micro_batches, mismatch, token_logprobs
 
+CONFIG_FILE = "adapter_config.json"
 ADAPTER_FILE = "adapter_model.safetensors"
 OPTIMIZER_FILE = "optimizer.safetensors"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -134,6 +136,9 @@ class LocalPolicy:
         """Adapter in peft's format (usable without this program) and Adam's state, as safetensors."""
         self.model.save_pretrained(str(folder), save_embedding_layers=False)
         (folder / "README.md").unlink(missing_ok=True)  # peft's empty model card
+        config = json.loads((folder / CONFIG_FILE).read_bytes())
+        config["target_modules"] = sorted(config["target_modules"])  # a set, written in the order of the process's hash seed
+        write_json(folder / CONFIG_FILE, config)
         state = {}
         for name, weight in self.trainable.items():
             for field, value in self.optimizer.state.get(weight, {}).items():

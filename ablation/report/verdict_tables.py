@@ -157,17 +157,20 @@ def labels(verdict: Verdict) -> Group:
     parts: list[RenderableType] = []
     widest = max((len(one.name) for one in verdict.arms), default=0)
     for one in verdict.arms:
-        parts.append(Text.assemble(f"{one.name:<{widest}}  ", (one.label, _style(one.label))))
+        parts.append(Text.assemble(f"{one.name:<{widest}}  ", (verdict.shown(one.label), _style(one.label))))
     if parts:
         parts.append(Text())
-    parts.append(Text.assemble("Verdict: ", (verdict.label, _style(verdict.label)), f"  ({verdict.source})"))
+    parts.append(Text.assemble("Verdict: ", (verdict.shown(verdict.label), _style(verdict.label)), f"  ({verdict.source})"))
     parts += [_indented(f"{reason.code}: {reason.text}") for reason in verdict.reasons]
     parts += [_indented(f"missing: {gap.what}; {gap.command}") for gap in verdict.missing]
     for name, section in verdict.sections.items():
-        parts.append(Text.assemble(f"{_SECTIONS[name].capitalize()}: ", (section.label, _style(section.label))))
+        parts.append(Text.assemble(f"{_SECTIONS[name].capitalize()}: ", (verdict.shown(section.label), _style(section.label))))
         if section.deviation:  # carried beside the label wherever it is shown
             parts.append(_indented(f"DEVIATION: {section.deviation}"))
         parts += [_indented(f"{reason.code}: {reason.text}") for reason in section.reasons]
+    parts += [Text(f"{one.in_words()[0].upper()}{one.in_words()[1:]}") for one in verdict.deviations]
+    if verdict.journal is not None:
+        parts.append(Text(f"Journal: {verdict.journal['length']} events, head {verdict.journal['head'][:16]}"))
     return Group(*parts)
 
 

@@ -31,6 +31,11 @@ class RunFolder:
         return self.root / "journal.jsonl"
 
     @property
+    def deviations(self) -> Path:
+        """Copy of the plan's deviations, if it has any."""
+        return self.root / "deviations.jsonl"
+
+    @property
     def verdict(self) -> Path:
         return self.root / "verdict.json"
 

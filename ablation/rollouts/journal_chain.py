@@ -89,7 +89,7 @@ def check_journal(root: Path, plan_digest: str, kept: Head | None = None) -> Jou
 
 def _untold(run: RunFolder, events: list[dict[str, Any]]) -> list[str]:
     """A line for each stage, checkpoint and stop on disk that no event tells of as it is."""
-    sampled = {event.get("stage"): event.get("sha256_of_stage") for event in events if event.get("event") == "stage_sampled"}
+    sampled = {event.get("stage"): event.get("stage_sha256") for event in events if event.get("event") == "stage_sampled"}
     trained = {(event.get("arm"), event.get("update")) for event in events if event.get("event") == "update_trained"}
     stopped = {event.get("arm") for event in events if event.get("event") == "arm_stopped"}
     lines = []

@@ -12,6 +12,7 @@ from pathlib import Path
 from ablation.errors import GateError, IntegrityError, StopRuleFired
 from ablation.files import remove_partial, write_json
 from ablation.measures.measure import measure
+from ablation.plan.deviations import opened_by
 from ablation.plan.locate import locate
 from ablation.plan.lock import LockedPlan
 from ablation.plan.model import START
@@ -19,9 +20,11 @@ from ablation.policy.base import Policy
 from ablation.problems.problem import load_problems
 from ablation.problems.render import token_ids
 from ablation.rollouts.folder import RunFolder, measures_file
+from ablation.rollouts.journal_chain import check_journal
 from ablation.rollouts.outcomes import Outcomes, outcomes
 from ablation.rollouts.schema import Cell, StageInfo
 from ablation.rollouts.store import read_stage, stage_is_complete
+from ablation.study.deviations import take_up_deviations
 from ablation.study.environment import engine, environment
 from ablation.study.journal import Journal
 from ablation.study.runlock import exclusive
@@ -40,6 +43,7 @@ class Study:
     def __init__(self, locked: LockedPlan, run: RunFolder, journal: Journal, reporter: Reporter) -> None:
         self.locked, self.plan, self.run = locked, locked.plan, run
         self.journal, self.reporter = journal, reporter
+        self.deviations = take_up_deviations(run, locked, journal)
         self.problems = load_problems(run.problems)
         self._policy: Policy | None = None
         self._held: tuple[str, str, int] | None = None  # family, arm, updates done: what the policy holds now
@@ -61,6 +65,7 @@ class Study:
 
     def run_arm(self, family: str, arm: str) -> None:
         """Sweep (if this family has none yet), updates, readout. Raises StopRuleFired if a stop rule ended the arm."""
+        self.deviations = take_up_deviations(self.run, self.locked, self.journal)  # one may have been written since
         self._check_gate(family, arm)
         self._raise_if_stopped(family, arm)
         if stage_is_complete(self.run.readout(family, arm)) and measures_file(self.run.readout(family, arm)).is_file():
@@ -122,8 +127,9 @@ class Study:
         metrics = [json.loads(self.run.audit(family, arm, done).read_bytes())["metrics"] for done in range(1, k + 1)]
         fired = fired_rule(self.plan.stop_rules, metrics)
         if fired is not None:
-            write_json(self.run.stopped(family, arm), fired)
+            # The event goes first, see StageSampler.sample.
             self.journal.append("arm_stopped", arm=f"{family}/{arm}", rule=fired["rule"], update=k, reason=fired["reason"])
+            write_json(self.run.stopped(family, arm), fired)
             self._raise_if_stopped(family, arm)
 
     def _raise_if_stopped(self, family: str, arm: str) -> None:
@@ -149,12 +155,17 @@ class Study:
             raise GateError(f"family `{family}` has no part in this plan's verdict, so nothing runs in it")
         if arm == replication.control:
             return
+        opened = opened_by(self.deviations, "replication")
+        if opened is not None:
+            self.reporter.say(f"{family}/{arm}: not what the plan replicates; it runs under deviation {opened.number}")
+            return
         stable = first_stable_arm(self.run.root, self.locked)
         if arm != stable:
             which = f"that is {stable}" if stable else "there is none"
             raise GateError(
                 f"the plan replicates {replication.control} and the first arm that was stable in {self.plan.main_family}: "
-                f"{which}, not {arm}"
+                f"{which}, not {arm}",
+                hint="Running it anyway is a deviation: `ablation plan deviate PLAN --opens replication ...`, before it is run.",
             )
 
     def _scale(self) -> float:
@@ -229,6 +240,7 @@ def open_study(locked: LockedPlan, root: Path, reporter: Reporter):
     """
     with exclusive(root):
         run = open_run(root, locked)
+        check_journal(root, locked.digest)
         journal = Journal(run.journal, locked.digest)
         try:
             if journal.torn is not None:
@@ -237,6 +249,9 @@ def open_study(locked: LockedPlan, root: Path, reporter: Reporter):
             journal.append("runner_started", removed_partial_files=len(removed))
             for warning in locked.warnings:
                 reporter.say(f"note: {warning}")
-            yield Study(locked, run, journal, reporter)
+            study = Study(locked, run, journal, reporter)
+            for deviation in study.deviations:
+                reporter.say(f"note: {deviation.in_words()}")
+            yield study
         finally:
             journal.close()

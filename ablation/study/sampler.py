@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Protocol
 
 from ablation.errors import IntegrityError
+from ablation.files import sha256_bytes, sha256_file
 from ablation.plan.model import Plan
 from ablation.policy.base import Policy, SampledTokens, SampleRequest
 from ablation.problems.problem import Problem
 from ablation.problems.render import Prompt, TokenIds, render_prompt
 from ablation.rollouts.folder import part_file
 from ablation.rollouts.schema import Cell, Rollout, StageInfo
-from ablation.rollouts.store import finish_stage, part_info, stage_is_complete, stage_parts, write_part
+from ablation.rollouts.store import finish_stage, part_info, stage_is_complete, stage_parts, stage_record, write_part
 from ablation.rollouts.thinking import thinking_span
 from ablation.study.journal import Journal
 from ablation.study.schedule import rollout_seed
@@ -103,10 +104,18 @@ class StageSampler:
             write_part(path, info, [self._rollout(info, item, one) for item, one in zip(batch, sampled, strict=True)])
             done += len(batch)
             tokens += sum(len(one.token_ids) for one in sampled)
-            self.journal.append("part_written", stage=title, part=path.name, rollouts=len(batch))
-        finish_stage(folder, info, names)
+            self.journal.append("part_written", stage=title, part=path.name, rollouts=len(batch), part_sha256=sha256_file(path))
         seconds = time.monotonic() - started
-        self.journal.append("stage_sampled", stage=title, rollouts=len(items), tokens=tokens, seconds=round(seconds, 3))
+        # The event goes first: a kill in between leaves an event without its stage, never a stage without its event.
+        self.journal.append(
+            "stage_sampled",
+            stage=title,
+            rollouts=len(items),
+            tokens=tokens,
+            seconds=round(seconds, 3),
+            stage_sha256=sha256_bytes(stage_record(folder, info, names)),
+        )
+        finish_stage(folder, info, names)
         self.reporter.stage_done(seconds, tokens)
 
     def _check_part(self, path: Path, info: StageInfo) -> None:

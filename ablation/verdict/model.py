@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ablation.plan.deviations import Deviation, decorated
 from ablation.verdict.rules import Figures, RuleResult
 
 FROM_ROLLOUTS = "rollouts"
@@ -128,24 +129,39 @@ class Verdict:
     reported_by: str | None = None
     """The source's own words on where its figures are from."""
     notes: Sequence[str] = ()
+    deviations: Sequence[Deviation] = ()
+    """What was done otherwise than the plan says: every label carries their numbers wherever it is shown."""
+    journal: dict[str, Any] | None = None
+    """Length and head of the run's journal, so that a later cut of it is found; None for reported figures."""
+
+    def shown(self, label: str) -> str:
+        """`label` with the deviations that it was computed under: `NOT_REPLICATED (deviation 1)`."""
+        return decorated(label, self.deviations)
 
     def labels(self) -> dict[str, str]:
-        """Every label of the verdict by its section."""
+        """Every label of the verdict by its section, bare."""
         return {"replication": self.label} | {name: one.label for name, one in self.sections.items()}
 
     def as_json(self) -> dict[str, Any]:
+        """`label` and `labels` carry the deviations, so that nobody reads a label without them; `bare_label` does not."""
+        shown = {name: self.shown(label) for name, label in self.labels().items()}
+        arms = [one.as_json() | {"label": self.shown(one.label)} for one in self.arms]
+        sections = {name: one.as_json() | {"label": shown[name]} for name, one in self.sections.items()}
         return {
             "plan": {"name": self.plan, "digest": self.digest},
             "source": self.source,
             "reported_by": self.reported_by,
-            "label": self.label,
-            "labels": self.labels(),
+            "label": self.shown(self.label),
+            "bare_label": self.label,
+            "labels": shown,
+            "deviations": [one.as_json() for one in self.deviations],
+            "journal": self.journal,
             "reasons": [one.as_json() for one in self.reasons],
             "missing": [one.as_json() for one in self.missing],
             "stable_arm": self.stable_arm,
-            "arms": [one.as_json() for one in self.arms],
+            "arms": arms,
             "sweeps": self.sweeps,
-            "sections": {name: one.as_json() for name, one in self.sections.items()},
+            "sections": sections,
             "audits": self.audits,
             "counts": list(self.counts),
             "notes": list(self.notes),

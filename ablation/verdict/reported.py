@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ablation.plan.deviations import deviations_path, read_deviations
 from ablation.plan.rules import Rule
 from ablation.verdict.labels import held_out_label, judge_damage, must_hold, never_used_label, release_label, replication
 from ablation.verdict.measures_file import MeasuresFile, SectionComparison
@@ -50,6 +51,7 @@ def judge_reported(path: Path, locked: Locked) -> Verdict:
         sections=sections,
         counts=[one.model_dump() | {"points": round(float(one.points), 6), "how": REPORTED} for one in found.counts],
         reported_by=found.source,
+        deviations=read_deviations(deviations_path(locked.path), locked.digest),
         notes=_notes([rule for one in [*arms.values(), *sections.values()] for rule in one.rules]),
     )
 

@@ -15,7 +15,9 @@ from ablation.measures.measure import measure
 from ablation.plan.model import START, Plan
 from ablation.problems.problem import Problem, load_problems
 from ablation.rollouts.folder import RunFolder
+from ablation.rollouts.journal_chain import check_journal
 from ablation.rollouts.outcomes import Outcomes, outcomes
+from ablation.rollouts.seen import deviations_of_run
 from ablation.rollouts.stage import Stage
 from ablation.rollouts.store import read_stage, stage_is_complete
 from ablation.verdict.completeness import check_pairing, check_stage_of_plan, missing_rollouts
@@ -42,6 +44,7 @@ class Locked(Protocol):
     """What a verdict needs of a locked plan: see `plan.lock.LockedPlan`."""
 
     plan: Plan
+    path: Path
     lock: Any
 
     @property
@@ -51,8 +54,8 @@ class Locked(Protocol):
 def judge_run(root: Path, locked: Locked) -> Verdict:
     """The verdict on the run in `root`. What is missing is part of it: nothing is raised for an unfinished run.
 
-    Raises `IntegrityError` if the folder is of another plan or its rollouts are not what was sampled, `IncompleteError` if a
-    grader failed.
+    Raises `IntegrityError` if the folder is of another plan, its rollouts are not what was sampled, or its journal or
+    deviations were touched, `IncompleteError` if a grader failed.
     """
     reader = _Reader(root, locked)
     plan = locked.plan
@@ -66,6 +69,7 @@ def judge_run(root: Path, locked: Locked) -> Verdict:
         missing.append(
             Missing(f"{second}: the first stable arm of {plan.main_family}, which is not known yet", "ablation run --all")
         )
+    journal = check_journal(root, locked.digest)
     return Verdict(
         plan=plan.name,
         digest=locked.digest,
@@ -80,7 +84,9 @@ def judge_run(root: Path, locked: Locked) -> Verdict:
         },
         sections={name: SectionVerdict(NOT_RUN) for name in ("held_out", "never_used", "release") if getattr(plan.verdict, name)},
         audits={f"{family}/{arm}": found for family, arm in pairs if (found := _audit_ranges(reader.run, family, arm))},
-        notes=reader.notes,
+        notes=[*reader.notes, *journal.notes],
+        deviations=deviations_of_run(root, locked, journal),
+        journal=journal.as_json(),
     )
 
 

@@ -3,7 +3,8 @@ import json
 import pytest
 
 from ablation.errors import IntegrityError
-from ablation.study.journal import Journal, read_journal
+from ablation.rollouts.journal_chain import read_journal
+from ablation.study.journal import Journal
 
 PLAN = "a" * 64
 
@@ -91,4 +92,4 @@ def test_a_full_disk_is_one_clear_error(path, monkeypatch):
 
 
 def test_times_are_only_in_the_journals_own_field(path):
-    assert set(json.loads(lines(path)[0])) == {"seq", "time", "event", "plan", "prev", "number", "text"}
+    assert set(json.loads(lines(path)[0])) == {"seq", "time", "event", "plan", "prev", "sha256", "number", "text"}

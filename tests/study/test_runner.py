@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ablation.study.journal import read_journal
+from ablation.rollouts.journal_chain import check_journal, read_journal
 
 from .mini import ablation, command, contents, environment, mini_tree, write_plan
 
@@ -117,7 +117,9 @@ def test_killed_at_random_it_ends_with_the_same_bytes(finished, locked):
     resumed = contents(locked / "runs" / "mini")
     assert sorted(resumed) == sorted(whole)
     assert [name for name in whole if resumed[name] != whole[name]] == []
-    assert read_journal(locked / "runs" / "mini" / "journal.jsonl")
+    digest = json.loads((locked / "plans" / "mini.lock").read_text())["digest"]
+    state = check_journal(locked / "runs" / "mini", digest)  # wherever a kill fell, no stage is without its event
+    assert state.head.length == len(state.events) > 0 and state.notes == ()
 
 
 def test_an_unlocked_or_touched_plan_does_not_run(locked):

@@ -12,6 +12,7 @@ from ablation.rollouts.folder import RunFolder
 from ablation.rollouts.schema import Rollout, StageInfo
 from ablation.rollouts.store import finish_stage, write_part
 from ablation.seeds import derive_seed
+from ablation.study.journal import Journal
 
 OPEN, CLOSE, END, CAP = 1, 2, 3, 64
 ROLLOUTS = 24
@@ -160,7 +161,27 @@ def write_stage(
             rows.append(rollout(info, problem, effort, index, left.pop(0), logprob))
     write_part(folder / "part-000.parquet", info, rows[: len(rows) - drop])
     finish_stage(folder, info, ["part-000.parquet"])
+    tell_stage(run, locked, folder)
     return folder
+
+
+def tell(run: RunFolder, locked: LockedPlan, event: str, **data) -> None:
+    """An event in the run's journal, as a runner writes it."""
+    journal = Journal(run.journal, locked.digest)
+    journal.append(event, **data)
+    journal.close()
+
+
+def tell_stage(run: RunFolder, locked: LockedPlan, folder: Path) -> None:
+    """The event that goes with the complete stage in `folder`."""
+    digest = sha256_bytes((folder / "stage.json").read_bytes())
+    tell(run, locked, "stage_sampled", stage=folder.relative_to(run.root).as_posix(), stage_sha256=digest)
+
+
+def write_stop(run: RunFolder, locked: LockedPlan, family: str, arm: str, stop: dict) -> None:
+    """The record of a stop rule that ended this arm, and its event."""
+    tell(run, locked, "arm_stopped", arm=f"{family}/{arm}", rule=stop["rule"])
+    run.stopped(family, arm).write_text(json.dumps(stop))
 
 
 def write_study(run: RunFolder, locked: LockedPlan, damaged: set[tuple[str, str]] = frozenset()) -> None:

@@ -16,7 +16,7 @@ from ablation.verdict.reported import judge_reported
 
 FILES = Path(__file__).parent / "measures"
 LOADED = load_plan(Path(__file__).parents[2] / "plans" / "tessera.yaml")
-TESSERA = SimpleNamespace(plan=LOADED.plan, digest=LOADED.digest, lock=None)
+TESSERA = SimpleNamespace(plan=LOADED.plan, path=LOADED.path, digest=LOADED.digest, lock=None)
 
 
 def verdict(name):
