@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ablation.cli.plan_power import luck_before_lock, power, refuse_idle_rules
+
 if TYPE_CHECKING:
     from ablation.plan.load import LoadedPlan
 
 app = typer.Typer(no_args_is_help=True, help="Write, check, review and lock a plan.")
+app.command()(power)
 
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="The plan file, for instance plans/my-study.yaml.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout; everything else goes to stderr.")]
@@ -50,6 +53,7 @@ def check(file: PlanFile, as_json: Json = False) -> None:
 
     try:
         loaded = load_plan(file)
+        refuse_idle_rules(loaded)
         check_problem_files(loaded)
     except PlanError as error:
         if as_json:  # more than the program's general error object: every problem on its own
@@ -110,13 +114,16 @@ def lock(file: PlanFile, as_json: Json = False) -> None:
     if lock_path(file).exists():
         raise already_locked(file)
     loaded = load_plan(file)
+    refuse_idle_rules(loaded)
     check_problem_files(loaded)
+    luck, lines = luck_before_lock(loaded)
     locked = lock_plan(file, loaded)
     for name, why in locked.owed.items():
         _note(f"owed, so this plan cannot run yet: {name}: {why}")
     result = {"plan": str(file), "lock": str(locked.path), "digest": locked.digest, "bytes_sha256": locked.bytes_sha256}
+    result |= {"locked_at": locked.locked_at, "locked_by": locked.locked_by, "owed": locked.owed, "luck": luck}
     text = f"{locked.path} written at {locked.locked_at} by {locked.locked_by}\ndigest {locked.digest}"
-    _emit(as_json, result | {"locked_at": locked.locked_at, "locked_by": locked.locked_by, "owed": locked.owed}, text)
+    _emit(as_json, result, "\n".join([text, *lines]))
 
 
 @app.command()

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from ablation.plan.rules import COUNT_MEASURES, OPERATORS, Rule
+from ablation.power.rates import Mean
 from ablation.power.stages import Measures
 
 CONTROL_FIRST, CONTROL_SECOND = "CONTROL_NOT_DAMAGED in the first family", "CONTROL_NOT_DAMAGED in the second family"
 NO_STABLE_ARM, NOT_STABLE_AGAIN = "NO_STABLE_ARM", "NOT_STABLE_AGAIN"
 
 
-Known = Mapping[str, tuple[float | None, float]]
+Known = Mapping[str, Mean]
 """`Rates.means`."""
 
 
@@ -27,7 +28,7 @@ def is_simulated(rule: Rule, known: Known) -> bool:
         return rule.compare in ("value", "change")
     if rule.measure not in known:
         return False
-    return rule.compare == "change" or (rule.compare == "value" and known[rule.measure][0] is not None)
+    return rule.compare == "change" or (rule.compare == "value" and known[rule.measure].level is not None)
 
 
 def tested(rule: Rule, subject: Measures, reference: Measures) -> np.ndarray:

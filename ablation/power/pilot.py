@@ -10,7 +10,7 @@ from ablation.errors import UsageError
 from ablation.plan.load import LoadedPlan
 from ablation.plan.locate import locate
 from ablation.power.kinds import CUBE, KINDS
-from ablation.power.rates import Rates, pilot_rates
+from ablation.power.rates import Mean, Rates, pilot_rates
 from ablation.problems.problem import load_problems
 from ablation.rollouts.folder import RunFolder, stage_file
 from ablation.rollouts.outcomes import Outcomes, outcomes
@@ -65,8 +65,9 @@ def kinds(own: Outcomes) -> np.ndarray:
     return np.ravel_multi_index((own.truncated.astype(int), own.looping.astype(int), answer), CUBE)
 
 
-def _spread(own: Outcomes, values: np.ndarray) -> tuple[float, float] | None:
-    """(mean over rollouts, sd of a rollout within its cell, pooled over cells); None if no cell has two values."""
+def _spread(own: Outcomes, values: np.ndarray) -> Mean | None:
+    """By moments: within cells pooled over cells, between them what their means vary more than that. None without two values in
+    any cell."""
     there = np.isfinite(values)
     names, cell_N = np.unique(own.cell[there], return_inverse=True)
     values = values[there]
@@ -75,4 +76,6 @@ def _spread(own: Outcomes, values: np.ndarray) -> tuple[float, float] | None:
     if free < 1:
         return None
     centres = np.bincount(cell_N, weights=values, minlength=len(names)) / sizes
-    return float(values.mean()), float(np.sqrt(((values - centres[cell_N]) ** 2).sum() / free))
+    within = ((values - centres[cell_N]) ** 2).sum() / free
+    between = max(centres.var(ddof=1) - within * (1 / sizes).mean(), 0.0) if len(names) > 1 else 0.0
+    return Mean(float(values.mean()), float(np.sqrt(within)), float(np.sqrt(between)))

@@ -9,6 +9,7 @@ from ablation.plan.load import LoadedPlan
 from ablation.power.rates import FIXED
 from ablation.power.reach import Reach, StopJudge, reach
 from ablation.power.settings import Inputs, Settings, inputs
+from ablation.power.stops import StopShare, stop_shares
 from ablation.power.summary import RuleShare, Scenario, run_scenario
 from ablation.power.target import Proposal, propose
 
@@ -24,6 +25,8 @@ class Power:
     with_effects: Scenario | None
     """Under the effects that were named; None if none was."""
     proposals: list[Proposal]
+    stops: list[StopShare]
+    """Of the starting model: how often chance alone would end a run that changes nothing."""
     reach: list[Reach]
     left_out: list[str]
 
@@ -36,7 +39,7 @@ class Power:
                 "source": model.rates.source,
                 "rollouts": model.rates.total,
                 "rates": model.rates.expected(),
-                "means": {name: {"level": level, "sd_in_cell": sd} for name, (level, sd) in model.rates.means.items()},
+                "means": {name: one._asdict() for name, one in model.rates.means.items()},
                 "concentration": None if model.rates.concentration >= FIXED else model.rates.concentration,
                 "correlation": model.correlation,
                 "seed_sd": model.spread,
@@ -49,6 +52,7 @@ class Power:
             },
             "no_difference": self.no_difference.as_json(),
             "with_effects": None if self.with_effects is None else self.with_effects.as_json(),
+            "stop_rules": [one.as_json() for one in self.stops],
             "target": self.inputs.target,
             "proposals": [one.as_json() for one in self.proposals],
             "every_rule": [one.as_json() for one in self.reach],
@@ -66,6 +70,7 @@ def power(loaded: LoadedPlan, settings: Settings, stop_judge: StopJudge) -> Powe
         no_difference=calm,
         with_effects=changed,
         proposals=propose(plan, given.model, calm.studies, given.target) if given.target else [],
+        stops=stop_shares(plan, given.model.rates, settings.studies, settings.seed),
         reach=reach(plan, stop_judge),
         left_out=_left_out(loaded, given, calm),
     )
@@ -86,7 +91,9 @@ def _left_out(loaded: LoadedPlan, given: Inputs, calm: Scenario) -> list[str]:
     lines.append("An effect is the same in both families and spread over all cells in proportion.")
     lines.append("Logprob is drawn apart from the counts, as a mean of independent rollouts.")
     if loaded.plan.stop_rules:
-        lines.append("Stop rules: no run is ended early here, because updates are not simulated.")
+        lines.append(
+            "Stop rules do not move the labels here: every run has a readout. What training does to updates is not simulated."
+        )
     damage = [one for one in calm.rules if not one.simulated]
     if damage:
         lines.append(f"Damage rules that are not simulated, as if they never fired: {_names(damage)}.")

@@ -13,6 +13,7 @@ beta distribution for more than two kinds), and all runs of the study share them
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,6 +27,17 @@ UNSEEN = 0.5
 ORDINARY = (kind(False, False, "correct"), kind(False, False, "incorrect"), kind(True, False, "none"), kind(True, True, "none"))
 
 
+class Mean(NamedTuple):
+    """A measure that is a mean over rollouts, such as logprob."""
+
+    level: float | None
+    """In a sweep of the start; None if unknown."""
+    within: float
+    """Standard deviation of a rollout in its cell."""
+    between: float
+    """Standard deviation of the cells' own levels."""
+
+
 @dataclass(frozen=True)
 class Rates:
     """The starting model on the cells of one stage."""
@@ -34,8 +46,8 @@ class Rates:
     per_cell: int  # rollouts of each cell in a stage
     concentration: float
     source: str
-    means: dict[str, tuple[float | None, float]] = field(default_factory=dict)
-    """Measure that is a mean over rollouts (logprob ...) -> (level or None if unknown, sd of a rollout within its cell)."""
+    means: dict[str, Mean] = field(default_factory=dict)
+    """By measure."""
 
     @property
     def total(self) -> int:
@@ -96,11 +108,11 @@ def assumed_pool(correct: float, truncated: float, looping: float, looping_trunc
 
 
 def assumed_rates(
-    pool: np.ndarray, cells: int, per_cell: int, concentration: float, logprob_sd: float, source: str = "assumed rates"
+    pool: np.ndarray, cells: int, per_cell: int, concentration: float, logprob: Mean, source: str = "assumed rates"
 ) -> Rates:
-    """The same expected rates `pool` [12] in all `cells`; `logprob_sd` in nats, of a rollout within its cell."""
+    """The same expected rates `pool` [12] in all `cells`."""
     parameters = np.tile(pool * min(concentration, FIXED), (cells, 1))
-    return Rates(parameters, per_cell, concentration, source, {"logprob": (None, logprob_sd)})
+    return Rates(parameters, per_cell, concentration, source, {"logprob": logprob})
 
 
 def pilot_rates(
@@ -108,7 +120,7 @@ def pilot_rates(
     pool_counts_C: np.ndarray,
     per_cell: int,
     concentration: float | None,
-    means: dict[str, tuple[float | None, float]],
+    means: dict[str, Mean],
     source: str,
 ) -> Rates:
     """Rates from a pilot: `counts_KC` are each plan cell's rollouts by kind (zeros: the pilot does not have the cell).

@@ -40,9 +40,13 @@ class Reach:
     problem: str | None
     """Why it decides nothing; None if it can do both."""
 
+    @property
+    def group(self) -> str:
+        """The list that the rule is in: `stop_rules`, `damage`, `held_out`, `never_used` or `release`."""
+        return str(self.place[1] if self.place[0] == "verdict" else self.place[0])
+
     def as_json(self) -> dict[str, Any]:
-        where = ".".join(str(part) for part in self.place[:-1])
-        content = {"rules": where, "name": self.name, "holds_at": self.holds_at, "does_not_hold_at": self.fails_at}
+        content = {"rules": self.group, "name": self.name, "holds_at": self.holds_at, "does_not_hold_at": self.fails_at}
         return content | {"problem": self.problem}
 
 
@@ -65,11 +69,11 @@ def reach(plan: Plan, stop_judge: StopJudge) -> list[Reach]:
 
 def _rule(plan: Plan, rule: Rule, place: tuple[str | int, ...], rollouts: int | None, measured: Figures | None) -> Reach:
     """`measured` is a sample of what a stage yields, None where figures may come from elsewhere."""
-    low, high = _range(plan, rule.measure, rollouts)
     if rule.compare.startswith("ratio"):
-        lowest = 0.0 if rule.measure == "cjk_share" else math.ulp(0.0)  # a share can be nothing, a length cannot
-        low, high = lowest, math.inf
-    elif rule.compare == "change":
+        low, high = (0.0 if rule.measure == "cjk_share" else math.ulp(0.0)), math.inf  # a share can be nothing, a length cannot
+    else:
+        low, high = _range(plan, rule.measure, rollouts)
+    if rule.compare == "change":
         low, high = low - high, high - low
     if measured is not None and judge(rule, measured).holds is None:
         why = judge(rule, measured).reason

@@ -13,11 +13,18 @@ from ablation.errors import UsageError
 from ablation.plan.load import LoadedPlan
 from ablation.plan.section import did_you_mean
 from ablation.power.effects import COUNTS, SECTIONS, Effects, finite_number, move, parse_effects, parse_spread
-from ablation.power.rates import FIXED, Rates, assumed_pool, assumed_rates
+from ablation.power.rates import FIXED, Mean, Rates, assumed_pool, assumed_rates
 from ablation.power.simulate import Model, answers_of_finished
 from ablation.power.target import parse_target
 
-ASSUMED = {"correct": 0.6, "truncated": 0.13, "looping": 0.05, "looping_truncated": 0.8, "logprob_sd": 0.2}
+ASSUMED = {
+    "correct": 0.6,
+    "truncated": 0.13,
+    "looping": 0.05,
+    "looping_truncated": 0.8,
+    "logprob_sd": 0.2,
+    "logprob_cell_sd": 0.1,
+}
 """What is assumed of the starting model when nobody measured it; the rates are near the published study's."""
 CONCENTRATION = 2.0
 """Assumed variation between cells: a third of the variance of one rollout's outcome lies between cells."""
@@ -38,6 +45,7 @@ class Settings:
     looping: float | None = None
     looping_truncated: float | None = None
     logprob_sd: float | None = None
+    logprob_cell_sd: float | None = None
     concentration: float | None = None
     correlation: float = 0.0
     effects: Sequence[str] = ()
@@ -88,8 +96,10 @@ def _check(settings: Settings) -> None:
         value = getattr(settings, name)
         if value is not None and not 0 <= value <= 1:  # NaN is not, either
             refuse(name.replace("_", "-"), f"{value:g}", "a share from 0 to 1")
-    if settings.logprob_sd is not None and not (math.isfinite(settings.logprob_sd) and settings.logprob_sd >= 0):
-        refuse("logprob-sd", f"{settings.logprob_sd:g}", "0 nats or more")
+    for name in ("logprob_sd", "logprob_cell_sd"):
+        value = getattr(settings, name)
+        if value is not None and not (math.isfinite(value) and value >= 0):
+            refuse(name.replace("_", "-"), f"{value:g}", "0 nats or more")
     if settings.concentration is not None and not settings.concentration >= 0.05:
         refuse("concentration", f"{settings.concentration:g}", "0.05 or more (inf: no variation between cells)")
     given = [name for name in ASSUMED if getattr(settings, name) is not None]
@@ -105,14 +115,14 @@ def _rates(loaded: LoadedPlan, settings: Settings) -> tuple[Rates, list[str]]:
 
         return read_pilot(settings.pilot, loaded, settings.concentration)
     used = {name: value if (given := getattr(settings, name)) is None else given for name, value in ASSUMED.items()}
-    sd = used.pop("logprob_sd")
+    logprob = Mean(None, used.pop("logprob_sd"), used.pop("logprob_cell_sd"))
     concentration = CONCENTRATION if settings.concentration is None else settings.concentration
-    return assumed_rates(assumed_pool(**used), len(plan.cells), plan.training.rollouts_per_cell, concentration, sd), []
+    return assumed_rates(assumed_pool(**used), len(plan.cells), plan.training.rollouts_per_cell, concentration, logprob), []
 
 
 def _section_rates(name: str, options: Sequence[str], rollouts: int, training: Rates) -> Rates:
     """Rates on held-out or never-used problems: those of the training cells, unless the options state others."""
-    pool, source = training.pooled_C, "as on the training cells"
+    pool, source = training.pooled_C, f"rates as on the training cells, unless --{name.replace('_', '-')} says others"
     if options:
         stated = training.expected()
         known = {key: stated[key] for key in ("correct", "truncated", "looping")}
@@ -136,7 +146,7 @@ def _section_rates(name: str, options: Sequence[str], rollouts: int, training: R
             if stated["looping"] and known["looping"]
             else 0.0
         )
-        pool, source = assumed_pool(**known, looping_truncated=share), "stated"
+        pool, source = assumed_pool(**known, looping_truncated=share), "rates as you stated them"
     per_cell = SECTION_CELL if rollouts % SECTION_CELL == 0 else 1
     parameters = np.tile(pool * min(training.concentration, FIXED), (rollouts // per_cell, 1))
     return Rates(parameters, per_cell, training.concentration, source, training.means)

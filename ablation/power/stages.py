@@ -48,7 +48,7 @@ class Luck:
 def measure_stage(rates: Rates, rates_BKC: np.ndarray, luck: Luck, shifts: dict[str, np.ndarray | float]) -> Measures:
     """Measures of a stage. `shifts`: change of a measure that is a mean over rollouts, [B], in its unit."""
     measures: Measures = dict(zip(COUNT_MEASURES, counts(rates_BKC, luck.rollouts_BKn).T, strict=True))
-    for name, (level, sd) in rates.means.items():
+    for name, (level, sd, _) in rates.means.items():
         # the mean of `total` rollouts; its level in a sweep drops out of every change, so an unknown one is 0
         measures[name] = (level or 0.0) + shifts.get(name, 0.0) + luck.means[name] * (sd / np.sqrt(rates.total))
     return measures

@@ -78,6 +78,8 @@ class Scenario:
 
     effects: Effects
     rules: list[RuleShare]
+    any_damage: Share
+    """Share of all runs of the first family in which any damage rule holds."""
     damaged: list[tuple[str, str, Share | None]]
     """(family, arm, share); the second family has the control and `the replicated arm`. None: no study got there."""
     labels: dict[str, Share]
@@ -93,6 +95,7 @@ class Scenario:
             "labels": {name: one.as_json() for name, one in self.labels.items()},
             "reasons": [{"code": code, "text": text} | one.as_json() for code, text, one in self.reasons],
             "damage_rules": [one.as_json() for one in self.rules],
+            "damaged": self.any_damage.as_json(),
             "runs": [
                 {"family": family, "arm": arm, "damaged": None if one is None else one.as_json()}
                 for family, arm, one in self.damaged
@@ -119,6 +122,7 @@ def run_scenario(plan: Plan, model: Model, effects: Effects, studies: int, seed:
     return Scenario(
         effects=effects,
         rules=_damage_rules(plan, model, found),
+        any_damage=Share.of(damaged),
         damaged=runs,
         labels={REPLICATED: Share.of(replicated), NOT_REPLICATED: Share.of(~replicated)},
         reasons=[(name.split()[0], text, Share.of(found.decision.reasons[name])) for name, text in _reasons(plan).items()],

@@ -9,7 +9,7 @@ import pytest
 
 from ablation.plan.rules import COUNT_MEASURES
 from ablation.power.decide import CONTROL_FIRST, CONTROL_SECOND, NO_STABLE_ARM, NOT_STABLE_AGAIN
-from ablation.power.rates import assumed_pool, assumed_rates
+from ablation.power.rates import Mean, assumed_pool, assumed_rates
 from ablation.power.simulate import BLOCK, Model, simulate
 from ablation.power.stages import Luck, counts
 from ablation.power.summary import Share
@@ -22,7 +22,7 @@ POOL = assumed_pool(correct=0.6, truncated=0.13, looping=0.05, looping_truncated
 
 
 def model(concentration=np.inf, **changes) -> Model:
-    return Model(assumed_rates(POOL, 58, 6, concentration, 0.2), **changes)
+    return Model(assumed_rates(POOL, 58, 6, concentration, Mean(None, 0.2, 0.1)), **changes)
 
 
 def near(share: Share, exact: float) -> bool:
@@ -61,7 +61,7 @@ def test_shared_luck_correlates_each_rollout_with_its_partner(quickstart):
 
 def test_logprob_against_the_normal_distribution(quickstart):
     """A stage's mean of 348 rollouts with sd 2 has sd 0.1072; a loss of 0.15 is 0.989 sd of the difference: 16.1%."""
-    own = Model(assumed_rates(POOL, 58, 6, np.inf, 2.0))
+    own = Model(assumed_rates(POOL, 58, 6, np.inf, Mean(None, 2.0, 0.0)))
     found = simulate(quickstart.plan, own, {}, 10_000, seed=4)
     assert near(Share.of(found.fired_SAR[:, 0, 3]), 0.1613)
 

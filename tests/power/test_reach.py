@@ -1,0 +1,134 @@
+"""Rules that decide something and rules that never can, tried on the plan's own judges."""
+
+from __future__ import annotations
+
+import pytest
+
+from ablation.plan.load import load_plan, parse_plan
+from ablation.power.reach import reach
+from ablation.training.stops import fired_rule
+from tests.plan.conftest import TEXT, write_plan
+
+DAMAGE = '{name: logprob_lost, measure: logprob, compare: change, op: "<=", limit: -0.15}'
+STOP = '{name: logprob_fell, measure: logprob, compare: change, op: "<=", limit: -0.3}'
+
+
+@pytest.fixture
+def of(tmp_path):
+    """What becomes of the small plan with another damage or stop rule."""
+    path = write_plan(tmp_path)
+
+    def tried(old: str, new: str, text: str = TEXT):
+        assert old in text
+        plan = parse_plan(path, text.replace(old, new).encode()).plan
+        name = new.split(",")[0].removeprefix("{name: ")
+        (one,) = [one for one in reach(plan, fired_rule) if one.name == name]
+        return one
+
+    return tried
+
+
+def test_every_rule_of_the_plans_here_can_hold_and_not_hold(quickstart, tessera):
+    for loaded, count in ((quickstart, 7), (tessera, 17)):
+        found = reach(loaded.plan, fired_rule)
+        assert len(found) == count
+        assert [one.problem for one in found] == [None] * count
+    by_name = {(one.group, one.name): (one.holds_at, one.fails_at) for one in found}
+    assert by_name["damage", "clean_lost"] == (-21, -20)
+    assert by_name["damage", "unfinished_gained"] == (20, 19)
+    assert by_name["held_out", "correct_kept"] == (-8, -9)
+    assert by_name["never_used", "correct_enough"] == (103, 102)
+    assert by_name["stop_rules", "not_finite"] == (1, 0)
+    holds, fails = by_name["held_out", "fewer_tokens"]
+    assert holds < 1 <= fails
+    holds, fails = by_name["release", "agent_turn"]
+    assert holds <= 1.25 < fails
+
+
+@pytest.mark.parametrize(
+    ("rule", "problem"),
+    [
+        ('measure: logprob, compare: value, op: "<=", limit: 0}', "found 0; the number is 0 or less, so the rule always holds"),
+        ('measure: logprob, compare: value, op: ">", limit: 0}', "so the rule never holds and decides nothing"),
+        ('measure: top20_mass, compare: change, op: "<=", limit: -1.5}', "the number is -1 to 1, so the rule never holds"),
+        ('measure: cjk_share, compare: value, op: ">=", limit: 0}', "the number is 0 to 1, so the rule always holds"),
+        ('measure: cjk_share, compare: ratio, op: "<", limit: 0}', "the number is 0 or more, so the rule never holds"),
+        ('measure: tokens_per_correct, compare: ratio_high, op: "<=", limit: 0}', "above 0, so the rule never holds"),
+        ('measure: tokens_per_correct, compare: value, op: "<", limit: 1}', "the number is 1 to 69600, so the rule never holds"),
+        ('measure: total_tokens, compare: value, op: ">", limit: 69600}', "the number is 348 to 69600, so the rule never holds"),
+        ('measure: clean_length, compare: value, op: ">", limit: 200}', "the number is 0 to 200, so the rule never holds"),
+        ('measure: top20_entropy, compare: value, op: ">", limit: 3}', "so the rule never holds"),
+        ('measure: agent_turn, compare: ratio, op: ">", limit: 1.25}', "can never be said from the rollouts of this plan"),
+        ('measure: cjk_share, compare: ratio_low, op: "<", limit: 0.5}', "can never be said from the rollouts of this plan"),
+    ],
+)
+def test_damage_rules_that_decide_nothing(of, rule, problem):
+    found = of(DAMAGE, "{name: odd, " + rule)
+    assert problem in found.problem
+    assert found.place[:3] == ("verdict", "damage", 1)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        'measure: logprob, compare: value, op: "<", limit: 0}',
+        'measure: logprob, compare: value, op: ">=", limit: 0}',
+        'measure: top20_mass, compare: change, op: "<=", limit: -1}',
+        'measure: top20_entropy, compare: change, op: ">=", limit: 2.9}',
+        'measure: cjk_share, compare: ratio, op: "<=", limit: 0}',
+        'measure: tokens_per_correct, compare: ratio_high, op: ">", limit: 1.5}',
+        'measure: clean_length, compare: ratio_low, op: ">", limit: 1}',
+        'measure: jointly_correct_length, compare: ratio, op: ">", limit: 1}',
+        'measure: total_tokens, compare: change, op: ">=", limit: 0.5}',
+        'measure: truncated, compare: value, op: ">=", limit: 348}',
+        'measure: no_answer, compare: change, op: "<", limit: -347}',
+    ],
+)
+def test_damage_rules_at_the_edge_that_still_decide(of, rule):
+    found = of(DAMAGE, "{name: odd, " + rule)
+    assert found.problem is None
+    assert found.holds_at is not None
+    assert found.fails_at is not None
+
+
+def test_an_interval_needs_enough_cells(of):
+    rule = '{name: odd, measure: tokens_per_correct, compare: ratio_low, op: ">", limit: 1}'
+    assert of(DAMAGE, rule).problem is None
+    few = of(DAMAGE, rule, TEXT + "statistics: {min_clusters: 59}\n")
+    assert "too few clusters for an interval" in few.problem
+
+
+@pytest.mark.parametrize(
+    ("rule", "problem"),
+    [
+        ('measure: truncated_or_looping_share, op: ">", limit: 1}', "the number is 0 to 1, so the rule never holds"),
+        ('measure: nonfinite, op: ">=", limit: 0}', "the number is 0 or more, so the rule always holds"),
+        ('measure: logprob, op: ">", limit: 0}', "the number is 0 or less, so the rule never holds"),
+        (
+            'measure: logprob, compare: change, op: ">=", limit: 0}',
+            "at update 1 the change is 0, so the rule ends every run there",
+        ),
+        ('measure: negative_share, compare: change, op: "<", limit: -1}', "the number is -1 to 1, so the rule never holds"),
+    ],
+)
+def test_stop_rules_that_decide_nothing(of, rule, problem):
+    assert problem in of(STOP, "{name: odd, " + rule).problem
+
+
+def test_kl_share_needs_an_arm_with_a_kl_term(of):
+    rule = '{name: odd, measure: kl_share, op: ">", limit: 0.1}'
+    assert of(STOP, rule).problem is None
+    without = TEXT.replace(", kl: {beta: 0.05}", "")
+    assert "the number is 0 to 0, so the rule never holds" in of(STOP, rule, without).problem
+
+
+def test_one_update_has_no_change(of):
+    one = TEXT.replace("updates: 5", "updates: 1")
+    assert "the number is 0 to 0, so the rule never holds" in of(STOP, STOP, one).problem
+
+
+def test_smollm2_plan_if_it_is_there(quickstart):
+    path = quickstart.path.with_name("smollm2.yaml")
+    if not path.exists():
+        pytest.skip("no smollm2 plan")
+    assert [one for one in reach(load_plan(path).plan, fired_rule) if one.problem] == []
