@@ -52,7 +52,7 @@ def power_page(loaded: LoadedPlan, found: Power) -> RenderableType:
         section(SECTION_TITLES[name], Text(text), _section(calm.sections[name], after))
     if found.inputs.target is not None:
         low, high = found.inputs.target
-        title = f"Limits that an equal model would meet in {_percent(low)} to {_percent(high)} of runs"
+        title = f"Limits at which an equal model fires (or fails) a rule in {_percent(low)} to {_percent(high)} of runs"
         section(title, *(_proposal(one) for one in found.proposals))
     section("Every rule can fire and can pass", *_reach(found))
     section("What this leaves out", Text("\n".join(f"- {line}" for line in [*found.inputs.notes, *found.left_out])))

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from ablation.plan.load import load_plan
+from ablation.power.power import power
+from ablation.power.settings import Settings
+from ablation.power.summary import Share
+from ablation.report.power_tables import power_page, share_text
+from ablation.training.stops import fired_rule
+
+PLANS = Path(__file__).parents[2] / "plans"
+GOLDEN = Path(__file__).parent / "power_page.txt"
+SETTINGS = Settings(
+    studies=1000,
+    effects=["C.clean=-25", "others.truncated=-10"],
+    seed_sd=["clean=4"],
+    target="0.01-0.025",
+    held_out=["correct=0.5"],
+)
+
+
+def page(width: int) -> str:
+    loaded = load_plan(PLANS / "tessera.yaml")
+    out = io.StringIO()
+    Console(file=out, width=width, highlight=False, color_system=None).print(
+        power_page(loaded, power(loaded, SETTINGS, fired_rule))
+    )
+    return "\n".join(line.rstrip() for line in out.getvalue().split("\n"))
+
+
+def test_golden_page():
+    """Kept in power_page.txt; read every change to it before you keep it."""
+    assert page(80) == GOLDEN.read_text()
+
+
+@pytest.mark.parametrize("width", [60, 140])
+def test_nothing_is_cut_at_other_widths(width):
+    text = page(width)
+    assert max(map(len, text.split("\n"))) <= width
+    assert "…" not in text
+    for part in ("notsimulated", "theplan's", "notation_kept"):
+        assert part in "".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (Share(0.0259, 0.0009, 10_000), "2.59% ± 0.09"),
+        (Share(0.0263, 0.0036, 2000), "2.6% ± 0.4"),
+        (Share(0.99983, 0.00013, 10_000), "99.98% ± 0.01"),
+        (Share(0.0, 0.0, 10_000), "none (under 0.03%)"),
+        (Share(1.0, 0.0, 100), "all (others under 3%)"),
+        (None, "-"),
+    ],
+)
+def test_shares_never_claim_more_than_was_simulated(share, text):
+    assert share_text(share) == text
