@@ -11,8 +11,10 @@ import typer
 if TYPE_CHECKING:
     from ablation.plan.load import LoadedPlan
 
-LOCK_STUDIES = 1000
-"""Simulated studies behind the summary of `plan lock`: enough for a first number in under two seconds."""
+LOCK_STUDIES = 100, 1000
+"""Simulated studies behind the summary of `plan lock`, at least and at most; fewer in large plans, to stay under two seconds."""
+LOCK_ROLLOUTS = 1_000_000
+"""Rollouts of one stage over all of these studies."""
 
 Many = list[str]
 
@@ -115,8 +117,10 @@ def luck_before_lock(loaded: LoadedPlan) -> tuple[dict[str, Any], list[str]]:
     from ablation.report.power_tables import summary_lines
     from ablation.training.stops import fired_rule
 
-    found = simulate_plan(loaded, Settings(studies=LOCK_STUDIES), fired_rule)
+    fewest, most = LOCK_STUDIES
+    studies = max(fewest, min(most, LOCK_ROLLOUTS // loaded.plan.sweep_rollouts))
+    found = simulate_plan(loaded, Settings(studies=studies), fired_rule)
     whole = found.as_json()
     calm = whole["no_difference"]
-    short = {"studies": LOCK_STUDIES, "source": whole["model"]["source"], "rates": whole["model"]["rates"]}
+    short = {"studies": studies, "source": whole["model"]["source"], "rates": whole["model"]["rates"]}
     return short | {"labels": calm["labels"], "damaged": calm["damaged"]}, summary_lines(loaded, found)

@@ -18,7 +18,9 @@ from ablation.power.rates import Rates
 from ablation.power.stages import Luck, Measures, measure_stage
 
 BLOCK = 250
-"""Studies at a time: small enough for the processor's cache. Each block has its own seed, so it is part of the result."""
+"""Studies at a time, at most: small enough for the processor's cache. Each block has its own seed, so this moves the result."""
+_BLOCK_ROLLOUTS = 100_000
+"""Rollouts of one stage over all studies of a block, at most; a study of more is a block of its own."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +60,16 @@ class Studies:
 def simulate(plan: Plan, model: Model, effects: Effects, studies: int, seed: int) -> Studies:
     """`studies` independent studies. The same arguments give the same numbers."""
     blocks = []
-    for number, first in enumerate(range(0, studies, BLOCK)):
+    size = block_size(model.rates.total)
+    for number, first in enumerate(range(0, studies, size)):
         generator = np.random.Generator(np.random.SFC64([seed, number]))
-        blocks.append(_block(plan, model, effects, min(BLOCK, studies - first), generator))
+        blocks.append(_block(plan, model, effects, min(size, studies - first), generator))
     return _joined(blocks)
+
+
+def block_size(rollouts: int) -> int:
+    """Studies of a block whose stages have `rollouts`."""
+    return max(1, min(BLOCK, _BLOCK_ROLLOUTS // rollouts))
 
 
 class _Runs:

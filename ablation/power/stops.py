@@ -16,7 +16,7 @@ from ablation.plan.rules import OPERATORS, StopRule
 from ablation.plan.words import rule_in_words
 from ablation.power.kinds import MEMBERS
 from ablation.power.rates import Rates
-from ablation.power.simulate import BLOCK
+from ablation.power.simulate import block_size
 from ablation.power.summary import Share
 
 SIMULATED = ("logprob", "truncated_or_looping_share")
@@ -59,9 +59,10 @@ def ever_holds(rule: StopRule, metrics: dict[str, np.ndarray]) -> np.ndarray:
 
 def unchanged_updates(plan: Plan, rates: Rates, studies: int, seed: int) -> dict[str, np.ndarray]:
     """Metrics of every update of one run a study, float64 [B, U], if the model stays as the start is."""
+    size = block_size(rates.total)
     blocks = [
-        _block(plan, rates, min(BLOCK, studies - first), np.random.Generator(np.random.SFC64([seed, number, 1])))
-        for number, first in enumerate(range(0, studies, BLOCK))
+        _block(plan, rates, min(size, studies - first), np.random.Generator(np.random.SFC64([seed, number, 1])))
+        for number, first in enumerate(range(0, studies, size))
     ]
     return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
 

@@ -37,14 +37,11 @@ def power_page(loaded: LoadedPlan, found: Power) -> RenderableType:
     parts.append(Padding(Text(intro), (0, 0, 0, 2), expand=False))
     section("The starting model", Text(_start(model.rates, found)))
     section("If there were no difference at all between any arm and the start", Text(in_words(calm)))
-    tables(_labels(calm), _rules(calm, None), *([_stops(found)] if found.stops else []))
+    tables(_labels(calm), _rules(calm, None), *([_stops(found)] if found.stops else []), *_cut(calm))
     if found.with_effects is not None:
         one, control = found.with_effects, plan.verdict.replication.control
         section(f"With the effects that you named: {_effects(one.effects)}", Text(in_words(one)))
-        tables(_labels(one), _rules(one, control), _runs(one))
-        if one.cut > 0.001:
-            text = f"In {one.cut:.1%} of the runs the effect was larger than what their cells have, and was cut."
-            parts.append(Padding(Text(text), (0, 0, 0, 2), expand=False))
+        tables(_labels(one), _rules(one, control), _runs(one), *_cut(one))
     for name in calm.sections:
         after = None if found.with_effects is None else found.with_effects.sections[name]
         own = model.sections[name]
@@ -90,6 +87,8 @@ def _of_studies(share: Share) -> str:
 
 
 PLUS_MINUS = "±"
+CUT_SHOWN = 0.001
+"""Share of runs with a change that was cut, up to which nothing is said."""
 
 
 def share_text(share: Share | None) -> str:
@@ -187,6 +186,12 @@ def _runs(one: Scenario) -> Table:
     for family, arm, share in one.damaged:
         table.add_row(Text(f"{family}/{arm}"), Text(share_text(share)))
     return table
+
+
+def _cut(one: Scenario) -> list[RenderableType]:
+    if one.cut <= CUT_SHOWN:
+        return []
+    return [Text(f"In {one.cut:.1%} of the moved runs a change was larger than what their cells have, and was cut.")]
 
 
 def _share_of(rule: RuleShare) -> str:
