@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import typer
 
-from ablation.cli import plan, prepare, run, status, verdict
+from ablation.cli import journal, plan, prepare, run, status, verdict
 from ablation.errors import AblationError, ExitCode
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app = typer.Typer(
     add_completion=True,
 )
 app.add_typer(plan.app, name="plan")
+app.add_typer(journal.app, name="journal")
 app.command("prepare")(prepare.prepare)
 app.command("run")(run.run)
 app.command("status")(status.status)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ablation.cli import plan_proofs
 from ablation.cli.plan_power import luck_before_lock, power, refuse_idle_rules
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Write, check, review and lock a plan.")
 app.command()(power)
+plan_proofs.register(app)
 
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="The plan file, for instance plans/my-study.yaml.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout; everything else goes to stderr.")]
@@ -95,7 +97,7 @@ def show(
         return
     from ablation.report.plan_page import plan_page, plan_summary, state_of_lock
 
-    summary = plan_summary(loaded, state_of_lock(file), flops)
+    summary = plan_summary(loaded, state_of_lock(file), flops) | {"deviations": plan_proofs.deviations_beside(loaded)}
     if as_json:
         _print_json(summary)
         return
@@ -129,15 +131,27 @@ def lock(file: PlanFile, as_json: Json = False) -> None:
 @app.command()
 def verify(
     file: Annotated[Path | None, typer.Argument(metavar="[PLAN]", help="By default the only locked plan in plans/.")] = None,
+    run: Annotated[Path | None, typer.Option("--run", help="The run folder, with the journal. Left out: runs/NAME.")] = None,
+    journal_head: Annotated[
+        str | None, typer.Option(metavar="LENGTH:SHA256", help="What `ablation journal head` printed: finds a cut since then.")
+    ] = None,
+    allowed_signers: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Whose SSH signatures count (`man ssh-keygen`, ALLOWED SIGNERS).")
+    ] = None,
+    tsa_ca: Annotated[Path | None, typer.Option(metavar="FILE", help="PEM root of the timestamp's authority.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Prove that a plan and its files are the ones that were locked; otherwise say what changed (exit code 3)."""
+    """Prove that a plan and its files are the ones that were locked; otherwise say what changed (exit code 3).
+
+    Then what signature, git and timestamp prove of the lock's author and time, and whether journal and deviations are whole.
+    """
     from ablation.plan.choose import choose_plan
     from ablation.plan.locate import missing_resources
     from ablation.plan.lock import verify_lock
 
     path = choose_plan(file)
     locked = verify_lock(path, resources=True)
+    proved = plan_proofs.prove(locked, run, journal_head, allowed_signers, tsa_ca)
     missing = missing_resources(locked)
     for line in locked.warnings:
         _note(f"warning: {line}")
@@ -151,7 +165,8 @@ def verify(
         "warnings": locked.warnings,
         "missing": missing,
     }
-    _emit(as_json, result, f"{path}: as it was locked at {lock_file.locked_at} by {lock_file.locked_by}\ndigest {locked.digest}")
+    text = f"{path}: as it was locked at {lock_file.locked_at} by {lock_file.locked_by}\ndigest {locked.digest}"
+    _emit(as_json, result | proved.as_json(), "\n".join([text, *proved.lines()]))
 
 
 @app.command()

@@ -26,6 +26,7 @@ from ablation.plan.model import Plan
 from ablation.plan.provenance import engine_files, git_state, package_versions, whoami
 
 LOCK_VERSION = 1
+_LOCK_HINT = "Put back the lock file as it was written (from version control, a run folder, or a reviewer)."
 _FIELDS = {
     "ablation_lock": int,
     "plan_file": str,
@@ -156,7 +157,12 @@ def read_lock(plan_path: Path) -> Lock:
     if problem:
         raise IntegrityError(
             f"{path}: the lock file is damaged or was edited: {problem}",
-            hint="Put back the lock file as it was written (from version control, a run folder, or a reviewer).",
+            hint=_LOCK_HINT,
+        )
+    if json_bytes(content) != data:  # whoever signed or dated the lock did so for its bytes
+        raise IntegrityError(
+            f"{path}: cosmetic edit: only the layout of the lock file changed; every value in it is as it was written",
+            hint=_LOCK_HINT,
         )
     return Lock(path, content)
 

@@ -134,6 +134,12 @@ def plan_page(loaded: LoadedPlan, summary: dict[str, Any]) -> RenderableType:
         if summary["rules"].get(key):
             section(title, _pairs([(rule["name"], rule["words"]) for rule in summary["rules"][key]]))
     section("Labels", Text(_labels(plan)))
+    if summary.get("deviations"):
+        rows = [
+            (str(one["number"]), f"{one['reason']} ({one['time']}, {one['by']}; {one['seen']} seen)")
+            for one in summary["deviations"]
+        ]
+        section("Deviations: every later label carries them", _pairs(rows))
     section("Files", _pairs([(row["field"], _resource_words(row)) for row in summary["resources"]]))
     section("At most, every rollout at the token cap", _cost(plan, summary["cost"]))
     return Group(*parts)

@@ -15,7 +15,7 @@ from typing import Any
 from ablation.chain import Chain, Head, read_chain
 from ablation.errors import IntegrityError
 from ablation.files import MARKER, sha256_file
-from ablation.rollouts.folder import RunFolder, stage_file
+from ablation.rollouts.folder import RunFolder
 
 PROGRESS = ("part_written", "stage_sampled", "update_trained")
 """Events after which somebody may have seen how the run goes."""
@@ -61,6 +61,8 @@ def check_journal(root: Path, plan_digest: str, kept: Head | None = None) -> Jou
     Raises `IntegrityError` that says what does not fit. A run folder without anything in it passes.
     """
     run = RunFolder(root)
+    # The disk first: a runner that is at work writes an event before what it tells of.
+    disk, recorded = _on_disk(run), _verdicts_head(run.verdict)
     chain = read_journal_chain(run.journal)
     for number, event in enumerate(chain.records, start=1):
         if event.get("plan") != plan_digest:
@@ -68,14 +70,15 @@ def check_journal(root: Path, plan_digest: str, kept: Head | None = None) -> Jou
                 f"{run.journal}:{number}: belongs to plan {str(event.get('plan'))[:12]}, not to {plan_digest[:12]}",
                 hint="This is the run folder of another plan: choose another one with --run.",
             )
-    for line in _untold(run, chain.records):
+    untold = _untold(disk, chain.records)
+    if untold:
+        more = f" (and {len(untold) - 1} more)" if len(untold) > 1 else ""
         raise IntegrityError(
-            f"{run.journal}: {line}: the journal was cut, or that was put there by other means",
+            f"{run.journal}: {untold[0]}{more}: the journal was cut, or that was put there by other means",
             hint="Put the journal back from a copy. If there is none, this run has no proof of its history.",
         )
     if kept is not None:
         chain.check_head(kept, "the given head")
-    recorded = _verdicts_head(run.verdict)
     if recorded is not None:
         chain.check_head(recorded, str(run.verdict))
     notes = ()
@@ -87,28 +90,50 @@ def check_journal(root: Path, plan_digest: str, kept: Head | None = None) -> Jou
     return JournalState(chain, notes)
 
 
-def _untold(run: RunFolder, events: list[dict[str, Any]]) -> list[str]:
+@dataclass(frozen=True)
+class _Disk:
+    """What a run folder has to show; names are `FAMILY/ARM/STAGE` and `FAMILY/ARM`."""
+
+    stages: dict[str, str]
+    """Complete stage -> SHA-256 of its `stage.json`."""
+    trained: list[tuple[str, str]]
+    """(arm, `update-K`) with a checkpoint."""
+    stopped: list[str]
+
+
+def _on_disk(run: RunFolder) -> _Disk:
+    def name(path: Path) -> str:
+        return path.relative_to(run.root).as_posix()
+
+    stages = {name(path.parent): sha256_file(path) for path in sorted(run.root.glob("*/*/*/stage.json"))}
+    updates = [marker.parent.parent for marker in sorted(run.root.glob(f"*/*/update-*/checkpoint/{MARKER}"))]
+    stopped = [name(path.parent) for path in sorted(run.root.glob("*/*/stopped.json"))]
+    return _Disk(stages, [(name(update.parent), update.name) for update in updates], stopped)
+
+
+def _untold(disk: _Disk, events: list[dict[str, Any]]) -> list[str]:
     """A line for each stage, checkpoint and stop on disk that no event tells of as it is."""
-    sampled = {event.get("stage"): event.get("stage_sha256") for event in events if event.get("event") == "stage_sampled"}
-    trained = {(event.get("arm"), event.get("update")) for event in events if event.get("event") == "update_trained"}
-    stopped = {event.get("arm") for event in events if event.get("event") == "arm_stopped"}
-    lines = []
-    for folder in sorted(path.parent for path in run.root.glob("*/*/*/stage.json")):
-        name = folder.relative_to(run.root).as_posix()
-        if name not in sampled:
-            lines.append(f"does not tell of the stage {name}, which is complete")
-        elif sampled[name] != sha256_file(stage_file(folder)):
-            lines.append(f"tells of another {stage_file(folder)} than the one that is there")
-    for marker in sorted(run.root.glob(f"*/*/update-*/checkpoint/{MARKER}")):
-        update = marker.parent.parent
-        arm, number = update.parent.relative_to(run.root).as_posix(), update.name.removeprefix("update-")
-        if (arm, int(number) if number.isdecimal() else None) not in trained:
-            lines.append(f"does not tell of the training of {update.relative_to(run.root).as_posix()}, which has a checkpoint")
-    for path in sorted(run.root.glob("*/*/stopped.json")):
-        arm = path.parent.relative_to(run.root).as_posix()
-        if arm not in stopped:
-            lines.append(f"does not tell that a stop rule ended {arm}, but {path} says so")
-    return lines
+
+    def of(kind: str) -> list[dict[str, Any]]:
+        return [event for event in events if event.get("event") == kind]
+
+    sampled = {event.get("stage"): event.get("stage_sha256") for event in of("stage_sampled")}
+    trained = {(event.get("arm"), f"update-{event.get('update')}") for event in of("update_trained")}
+    stopped = {event.get("arm") for event in of("arm_stopped")}
+    lines = [f"does not tell of the stage {name}, which is complete" for name in disk.stages if name not in sampled]
+    lines += [
+        f"tells of another {name}/stage.json than the one that is there"
+        for name, digest in disk.stages.items()
+        if name in sampled and sampled[name] != digest
+    ]
+    lines += [
+        f"does not tell of the training of {arm}/{update}, which has a checkpoint"
+        for arm, update in disk.trained
+        if (arm, update) not in trained
+    ]
+    return lines + [
+        f"does not tell that a stop rule ended {arm}, which has a stopped.json" for arm in disk.stopped if arm not in stopped
+    ]
 
 
 def _verdicts_head(path: Path) -> Head | None:
