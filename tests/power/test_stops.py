@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import binom, norm
+from scipy.stats import binom, hypergeom, norm
 
 from ablation.plan.rules import StopRule
-from ablation.power.rates import Mean, assumed_pool, assumed_rates
+from ablation.power.kinds import kind
+from ablation.power.rates import Mean, Rates, assumed_pool, assumed_rates
 from ablation.power.stops import can_tell, ever_holds, stop_shares, unchanged_updates
 from ablation.training.stops import fired_rule
 
@@ -22,6 +23,16 @@ def test_share_of_unfinished_rollouts_against_the_binomial(quickstart):
     metrics = unchanged_updates(quickstart.plan, rates, 10_000, seed=1)
     found = ever_holds(own, metrics).mean()
     assert abs(found - (1 - calm)) < 4 * np.sqrt(calm * (1 - calm) / 10_000)
+
+
+def test_unequal_cells_are_dealt_at_random(quickstart):
+    """Half of the cells always run into the cap: update 1 has 8 or more of them among its 12 by the hypergeometric distribution."""
+    parameters = np.zeros((58, 12))
+    parameters[:29, kind(True, False, "none")] = parameters[29:, kind(False, False, "correct")] = 1
+    rates = Rates(parameters, 6, np.inf, "made up", {})
+    share = unchanged_updates(quickstart.plan, rates, 10_000, seed=5)["truncated_or_looping_share"]
+    assert (share[:, 0] >= 0.6).mean() == pytest.approx(hypergeom.sf(7, 58, 29, 12), abs=0.015)
+    assert share @ [72, 72, 72, 66, 66] == pytest.approx(174)  # none is dealt twice
 
 
 def test_logprob_of_an_update_against_the_normal_distribution(quickstart):
