@@ -1,0 +1,129 @@
+import json
+import shutil
+
+import pytest
+
+from ablation.chain import Head
+from ablation.errors import IntegrityError
+from ablation.files import write_folder, write_json
+from ablation.rollouts.journal_chain import check_journal, read_journal
+from tests.verdict.study import lock_small, start_run, tell, write_stage, write_stop
+
+
+@pytest.fixture
+def study(tmp_path):
+    """(run, plan): sweep, a trained update and a readout of C; N was stopped."""
+    locked = lock_small(tmp_path / "plans")
+    run = start_run(tmp_path / "run", locked)
+    write_stage(run, locked, "main", "start")
+    tell(run, locked, "update_trained", arm="main/C", update=2)
+    write_folder(run.checkpoint("main", "C", 2), lambda folder: (folder / "adapter").write_bytes(b"a"))
+    write_stage(run, locked, "main", "C")
+    run.arm("main", "N").mkdir(parents=True)
+    write_stop(run, locked, "main", "N", {"rule": "logprob_fell"})
+    return run, locked
+
+
+def cut(run, lines):
+    """Keep the first `lines` lines of the journal."""
+    whole = run.journal.read_bytes().splitlines(keepends=True)
+    run.journal.write_bytes(b"".join(whole[:lines]))
+
+
+def refused(run, locked, kept=None):
+    with pytest.raises(IntegrityError) as caught:
+        check_journal(run.root, locked.digest, kept)
+    return caught.value.message
+
+
+def test_a_whole_journal_tells_of_everything(study):
+    run, locked = study
+    state = check_journal(run.root, locked.digest)
+    assert [event["event"] for event in state.events] == ["stage_sampled", "update_trained", "stage_sampled", "arm_stopped"]
+    assert state.as_json() == {"length": 4, "head": state.head.sha256, "first_event": state.events[0]["time"]}
+    assert state.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("left", "message"),
+    [
+        (3, "does not tell that a stop rule ended main/N"),
+        (2, r"does not tell of the stage main/C/readout, which is complete \(and 1 more\)"),
+        (1, "does not tell of the stage main/C/readout"),
+        (0, "does not tell of the stage main/C/readout"),
+    ],
+)
+def test_the_disk_itself_tells_of_a_cut_tail(study, left, message):
+    run, locked = study
+    cut(run, left)
+    with pytest.raises(IntegrityError, match=message):
+        check_journal(run.root, locked.digest)
+
+
+def test_a_checkpoint_needs_its_event(study):
+    run, locked = study
+    shutil.copytree(run.checkpoint("main", "C", 2), run.checkpoint("main", "X", 1))
+    assert "does not tell of the training of main/X/update-1, which has a checkpoint" in refused(run, locked)
+
+
+def test_a_journal_that_is_gone_is_cut(study):
+    run, locked = study
+    run.journal.unlink()
+    assert "the journal was cut" in refused(run, locked)
+
+
+def test_rollouts_that_were_sampled_again_are_not_those_of_the_journal(study):
+    run, locked = study
+    marker = run.readout("main", "C") / "stage.json"
+    content = json.loads(marker.read_bytes())
+    content["parts"][0]["sha256"] = "0" * 64
+    write_json(marker, content)
+    assert "tells of another main/C/readout/stage.json than the one that is there" in refused(run, locked)
+
+
+def test_a_cut_that_the_disk_does_not_show_is_found_by_a_kept_head(study):
+    run, locked = study
+    tell(run, locked, "runner_started")
+    kept = check_journal(run.root, locked.digest).head
+    assert kept.length == 5
+    cut(run, 4)
+    check_journal(run.root, locked.digest)
+    assert "its tail was cut off" in refused(run, locked, kept)
+
+
+def test_a_cut_that_the_disk_does_not_show_is_found_by_an_earlier_verdict(study):
+    run, locked = study
+    tell(run, locked, "runner_started")
+    write_json(run.verdict, {"journal": check_journal(run.root, locked.digest).as_json()})
+    check_journal(run.root, locked.digest)
+    tell(run, locked, "runner_started")  # going on is no cut
+    check_journal(run.root, locked.digest)
+    cut(run, 4)
+    assert f"{run.verdict} was written when it had 5" in refused(run, locked)
+    run.verdict.write_bytes(b"")
+    assert "is not a verdict with the head of its journal" in refused(run, locked)
+
+
+def test_a_head_of_another_history_is_refused(study):
+    run, locked = study
+    assert "line 2 is not the one that the given head names" in refused(run, locked, Head(2, "0" * 64))
+
+
+def test_the_journal_of_another_plan_is_refused(study):
+    run, _ = study
+    with pytest.raises(IntegrityError, match="belongs to plan"):
+        check_journal(run.root, "b" * 64)
+
+
+def test_a_torn_end_is_said(study):
+    run, locked = study
+    with run.journal.open("ab") as file:
+        file.write(b'{"seq": 4, "ti')
+    (note,) = check_journal(run.root, locked.digest).notes
+    assert "after line 4 there are 14 bytes that are no whole line" in note
+    assert len(read_journal(run.journal)) == 4
+
+
+def test_a_folder_in_which_nothing_has_run_passes(tmp_path):
+    state = check_journal(tmp_path / "none", "a" * 64)
+    assert (state.head, state.began) == (Head(0, "0" * 64), None)
