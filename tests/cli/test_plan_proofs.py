@@ -15,6 +15,7 @@ import ablation
 from ablation.cli.main import app
 from ablation.errors import AblationError
 from ablation.plan.choose import lock_path
+from ablation.study.runlock import exclusive
 from tests.plan.proofs import allow, make_key, needs
 from tests.verdict.study import lock_small, start_run, tell, write_stage, write_study
 
@@ -106,6 +107,15 @@ def test_an_amendment_before_anything_was_seen(tmp_path, monkeypatch):
     assert deviate(locked.path, "--seen", "nothing")[0] == 4
     code, out, _ = call("plan", "deviate", locked.path, "--reason", REASON, "--seen", "progress", "--json")
     assert code == 0 and json.loads(out)["number"] == 2
+
+
+def test_a_deviation_can_be_written_while_a_runner_is_at_work(study):
+    plan, run, _ = study
+    with exclusive(run.root):
+        code, _, said = deviate(plan, "--seen", "results")
+        assert code == 0 and "it takes the deviation up before its next arm" in said
+    assert not run.deviations.exists()
+    assert "Verdict: REPLICATED (deviation 1)" in call("verdict")[1]  # it counts all the same
 
 
 def test_a_touched_file_of_deviations_ends_with_3_everywhere(study, tmp_path):

@@ -164,7 +164,7 @@ def test_the_run_folder_of_another_plan_is_refused(finished, tmp_path):
 def test_a_stop_rule_ends_an_arm_with_5_and_the_study_goes_on(tmp_path):
     tree = mini_tree()
     tree["arms"] = {"C": tree["arms"]["C"], "N": {"weighting": "rollout"}}
-    tree["stop_rules"] = [{"name": "any_unfinished", "measure": "truncated_or_looping_share", "op": ">=", "limit": 0.0}]
+    tree["stop_rules"] = [{"name": "any_unfinished", "measure": "truncated_or_looping_share", "op": ">", "limit": 0.0}]
     plan = write_plan(tmp_path, tree)
     assert ablation(tmp_path, "plan", "lock", str(plan)).returncode == 0
     stopped = ablation(tmp_path, "run", "--arm", "C")
