@@ -2,7 +2,7 @@
 
     python -m ablation.recipes.tiny_reasoner FOLDER
 
-It takes about 15 minutes on one core. The base (a stock Qwen3 of 0.76M parameters) is pretrained on `tiny_corpus` with an
+It takes 15 to 25 minutes on one core. The base (a stock Qwen3 of 0.76M parameters) is pretrained on `tiny_corpus` with an
 effort token that is loosely obeyed; the adapter is then trained on the same task with one that is always obeyed.
 
 Everything random is a function of `tiny_corpus.SEED`. Floating-point sums still depend on the machine, the thread count and the

@@ -191,3 +191,27 @@ def test_the_learning_rate_schedule():
     assert schedule(0, 100) == pytest.approx(1 / 5)
     assert schedule(4, 100) == schedule(5, 100) == 1.0
     assert schedule(100, 100) == pytest.approx(0.02)
+
+
+def test_the_recipe_makes_files_of_the_shipped_form(tmp_path, monkeypatch):
+    """The whole recipe, two steps a stage: same file names, tensors and shapes, and the same problems."""
+    from ablation.recipes import tiny_reasoner as recipe
+
+    for name in ("FIRST_STEPS", "SECOND_STEPS", "ADAPTER_STEPS"):
+        monkeypatch.setattr(recipe, name, 2)
+    monkeypatch.setattr(recipe, "POOL", 256)
+    monkeypatch.setattr(recipe, "BATCH_TOKENS", 1024)
+    monkeypatch.setattr("sys.argv", ["tiny_reasoner", str(tmp_path)])
+    recipe.main()
+
+    def names(folder: Path) -> set[str]:
+        return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+    assert names(tmp_path) == names(ASSETS)
+    for file in ("base/model.safetensors", "start-adapter/adapter_model.safetensors"):
+        made, shipped = header(tmp_path / file)[0], header(ASSETS / file)[0]
+        assert {name: (entry["dtype"], entry["shape"]) for name, entry in made.items()} == {
+            name: (entry["dtype"], entry["shape"]) for name, entry in shipped.items()
+        }
+    for file in ("problems.jsonl", "base/chat_template.jinja", "base/tokenizer.json"):
+        assert (tmp_path / file).read_bytes() == (ASSETS / file).read_bytes()
