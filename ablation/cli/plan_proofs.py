@@ -43,11 +43,12 @@ def deviate(
     from ablation.plan.deviations import deviations_path, record_deviation
     from ablation.plan.lock import verify_lock
     from ablation.rollouts.journal_chain import check_journal
-    from ablation.rollouts.seen import check_seen, deviations_of_run
+    from ablation.rollouts.seen import check_lock_copy, check_seen, deviations_of_run
     from ablation.study.workspace import run_root
 
     locked = verify_lock(file)
     root = run_root(locked, run)
+    check_lock_copy(root, locked)
     state = check_journal(root, locked.digest)
     deviations_of_run(root, locked, state)
     check_seen(seen, root, state)
@@ -161,12 +162,13 @@ def prove(
     from ablation.plan.signature import check_signature
     from ablation.plan.timestamp import check_timestamp
     from ablation.rollouts.journal_chain import check_journal
-    from ablation.rollouts.seen import deviations_of_run
+    from ablation.rollouts.seen import check_lock_copy, deviations_of_run
     from ablation.study.workspace import run_root
 
     root = run_root(locked, run)
     if run is not None and not run.is_dir():
         raise UsageError(f"{run}: there is no such run folder")
+    check_lock_copy(root, locked)
     state = check_journal(root, locked.digest, Head.parse(journal_head) if journal_head else None)
     deviations = deviations_of_run(root, locked, state)
     proofs = [check_signature(locked.lock, allowed_signers)]

@@ -41,7 +41,8 @@ class _Repository:
         folder = lock.path.resolve().parent
         code, top, error = run_tool("git", "rev-parse", "--show-prefix", cwd=folder)
         if code != 0:
-            return error if code == 127 else "the lock is not in a git repository"
+            absent = "not a git repository" in error
+            return "the lock is not in a git repository" if absent else f"git did not answer ({one_line(error)})"
         # --no-filters: the bytes themselves, whatever line ends this checkout converts
         code, blob, error = run_tool("git", "hash-object", "--no-filters", lock.path.name, cwd=folder)
         if code != 0:
@@ -49,7 +50,7 @@ class _Repository:
         return cls(lock, folder, top.strip() + lock.path.name, blob.strip())
 
     def commit(self, began: str | None) -> Proof:
-        code, out, error = self._git("log", "--format=%H %cI", "--reverse", "--", f":(top){self.path}")
+        code, out, error = self._git("log", "--format=%H %cI", "--full-history", "--reverse", "--", f":(top){self.path}")
         if code != 0 and "does not have any commits" not in error:
             return Proof("git", NOT_PROVEN, f"git could not read the history ({one_line(error)})")
         commits = [line.split(" ", 1) for line in out.splitlines()] if code == 0 else []

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Protocol
 
 from ablation.errors import GateError, IntegrityError
+from ablation.plan.choose import lock_path
 from ablation.plan.deviations import SEEN, Deviation, check_continues, deviations_path, read_deviations
 from ablation.rollouts.folder import RunFolder
 from ablation.rollouts.journal_chain import PROGRESS, JournalState
@@ -20,6 +22,16 @@ class HasDigest(Protocol):
     def digest(self) -> str: ...
 
 
+def check_lock_copy(root: Path, locked: HasDigest) -> None:
+    """Raise `IntegrityError` if the run in `root` began with another lock of the plan: a plan is locked once."""
+    copy, lock = RunFolder(root).lock, lock_path(locked.path)
+    if copy.is_file() and lock.is_file() and copy.read_bytes() != lock.read_bytes():
+        raise IntegrityError(
+            f"{copy}: the run began with another lock than {lock}: the plan was locked again since",
+            hint="Put the first lock back, or choose another run folder with --run.",
+        )
+
+
 def seen_so_far(root: Path, journal: JournalState) -> tuple[str, str]:
     """(`nothing`, `progress` or `results`, why), from the journal and the folder of the run in `root`."""
     run = RunFolder(root)
@@ -28,8 +40,8 @@ def seen_so_far(root: Path, journal: JournalState) -> tuple[str, str]:
             return "results", f"the journal tells of the readout {event['stage']} at {event['time']}"
         if event["event"] in ("arm_finished", "arm_stopped"):
             return "results", f"the journal tells that {event.get('arm')} ended at {event['time']}"
-    if run.verdict.exists():
-        return "results", f"{run.verdict} exists"
+    if run.verdict.exists() and json.loads(run.verdict.read_bytes()).get("arms"):  # `check_journal` has read it
+        return "results", f"{run.verdict} has labels of arms"
     for event in journal.events:
         if event["event"] in PROGRESS:
             return "progress", f"the journal's first {event['event']} is of {event['time']}"

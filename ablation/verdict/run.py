@@ -17,7 +17,7 @@ from ablation.problems.problem import Problem, load_problems
 from ablation.rollouts.folder import RunFolder
 from ablation.rollouts.journal_chain import check_journal
 from ablation.rollouts.outcomes import Outcomes, outcomes
-from ablation.rollouts.seen import deviations_of_run
+from ablation.rollouts.seen import check_lock_copy, deviations_of_run
 from ablation.rollouts.stage import Stage
 from ablation.rollouts.store import read_stage, stage_is_complete
 from ablation.verdict.completeness import check_pairing, check_stage_of_plan, missing_rollouts
@@ -69,6 +69,7 @@ def judge_run(root: Path, locked: Locked) -> Verdict:
         missing.append(
             Missing(f"{second}: the first stable arm of {plan.main_family}, which is not known yet", "ablation run --all")
         )
+    check_lock_copy(root, locked)
     journal = check_journal(root, locked.digest)
     return Verdict(
         plan=plan.name,

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -197,6 +198,19 @@ def test_a_lock_made_anew_under_an_old_signature_ends_with_3(study, tmp_path):
     assert call("plan", "lock", plan)[0] == 0
     code, _, said = call("plan", "verify")
     assert code == 3 and "is not a signature of this lock file" in said
+
+
+def test_the_same_plan_locked_again_after_the_run_ends_with_3(study):
+    plan, _, locked = study
+    first = lock_path(locked.path)
+    content = json.loads(first.read_bytes())
+    first.unlink()
+    time.sleep(1.1)  # locks have whole seconds
+    assert call("plan", "lock", plan)[0] == 0
+    assert json.loads(first.read_bytes())["digest"] == content["digest"]
+    for command in (("plan", "verify"), ("verdict",), ("plan", "deviate", plan, "--reason", REASON, "--seen", "results")):
+        code, _, said = call(*command)
+        assert code == 3 and "the plan was locked again since" in said
 
 
 def test_a_timestamp_that_cannot_be_had_is_owed(study):

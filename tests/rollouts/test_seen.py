@@ -50,7 +50,9 @@ def test_a_stopped_arm_is_a_result_and_so_is_a_verdict(study, tmp_path):
     write_stop(run, locked, "main", "N", {"rule": "logprob_fell"})
     assert seen(run, locked) == "results"
     other = start_run(tmp_path / "other", locked)
-    other.verdict.write_text('{"journal": null}')
+    other.verdict.write_text('{"journal": null, "arms": []}')
+    assert seen(other, locked) == "nothing"
+    other.verdict.write_text('{"journal": null, "arms": [{"label": "STABLE"}]}')
     assert seen(other, locked) == "results"
 
 
