@@ -12,12 +12,14 @@ import typer
 
 from ablation.cli import plan_proofs
 from ablation.cli.plan_power import luck_before_lock, power, refuse_idle_rules
+from ablation.cli.plan_review import review
 
 if TYPE_CHECKING:
     from ablation.plan.load import LoadedPlan
 
 app = typer.Typer(no_args_is_help=True, help="Write, check, review and lock a plan.")
 app.command()(power)
+app.command()(review)
 plan_proofs.register(app)
 
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="The plan file, for instance plans/my-study.yaml.")]
@@ -101,9 +103,9 @@ def show(
     if as_json:
         _print_json(summary)
         return
-    from rich.console import Console
+    from ablation.report.terminal import print_page
 
-    Console(soft_wrap=False, highlight=False).print(plan_page(loaded, summary))
+    print_page(plan_page(loaded, summary))
 
 
 @app.command()

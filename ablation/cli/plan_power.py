@@ -10,6 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from ablation.plan.load import LoadedPlan
+    from ablation.power.power import Power
 
 LOCK_STUDIES = 100, 1000
 """Simulated studies behind the summary of `plan lock`, at least and at most; fewer in large plans, to stay under two seconds."""
@@ -95,11 +96,10 @@ def power(
         result = {"plan": str(file), "digest": loaded.digest} | found.as_json()
         typer.echo(json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False))
         return
-    from rich.console import Console
-
     from ablation.report.power_tables import power_page
+    from ablation.report.terminal import print_page
 
-    Console(soft_wrap=False, highlight=False).print(power_page(loaded, found))
+    print_page(power_page(loaded, found))
 
 
 def refuse_idle_rules(loaded: LoadedPlan) -> None:
@@ -110,17 +110,23 @@ def refuse_idle_rules(loaded: LoadedPlan) -> None:
     loaded.refuse([(one.place, one.problem) for one in reach(loaded.plan, fired_rule) if one.problem])
 
 
-def luck_before_lock(loaded: LoadedPlan) -> tuple[dict[str, Any], list[str]]:
-    """(for `--json`, lines for a reader): the labels if nothing differed, from assumed rates and few studies."""
+def short_power(loaded: LoadedPlan) -> Power:
+    """The simulation behind the summary of `plan lock` and `plan review`: assumed rates and few studies, so the same in both."""
     from ablation.power.power import power as simulate_plan
     from ablation.power.settings import Settings
-    from ablation.report.power_tables import summary_lines
     from ablation.training.stops import fired_rule
 
     fewest, most = LOCK_STUDIES
     studies = max(fewest, min(most, LOCK_ROLLOUTS // loaded.plan.sweep_rollouts))
-    found = simulate_plan(loaded, Settings(studies=studies), fired_rule)
+    return simulate_plan(loaded, Settings(studies=studies), fired_rule)
+
+
+def luck_before_lock(loaded: LoadedPlan) -> tuple[dict[str, Any], list[str]]:
+    """(for `--json`, lines for a reader): the labels if nothing differed, from assumed rates and few studies."""
+    from ablation.report.power_tables import summary_lines
+
+    found = short_power(loaded)
     whole = found.as_json()
     calm = whole["no_difference"]
-    short = {"studies": studies, "source": whole["model"]["source"], "rates": whole["model"]["rates"]}
+    short = {"studies": found.settings.studies, "source": whole["model"]["source"], "rates": whole["model"]["rates"]}
     return short | {"labels": calm["labels"], "damaged": calm["damaged"]}, summary_lines(loaded, found)

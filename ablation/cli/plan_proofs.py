@@ -132,12 +132,16 @@ class Proved:
     journal: JournalState
 
     def lines(self) -> list[str]:
+        journal = f"journal: {self.journal_in_words()}"
+        notes, deviations = self.journal.notes, [one.in_words() for one in self.deviations]
+        return [*(one.in_words() for one in self.proofs), journal, *notes, *deviations]
+
+    def journal_in_words(self) -> str:
+        """What the run's journal is, without its notes."""
         state = self.journal
         if state.events:
-            journal = f"journal: {self.run}: {len(state.events)} events, chain whole, head {state.head}"
-        else:
-            journal = f"journal: {self.run} has no event: nothing has run there"
-        return [*(one.in_words() for one in self.proofs), journal, *state.notes, *(one.in_words() for one in self.deviations)]
+            return f"{self.run}: {len(state.events)} events, chain whole, head {state.head}"
+        return f"{self.run} has no event: nothing has run there"
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from rich.text import Text
 
 from ablation.errors import IntegrityError
 from ablation.plan.choose import lock_path
-from ablation.plan.cost import SAMPLE_FLOPS, TRAIN_FLOPS, base_bytes, cost, default_flops, update_sizes
+from ablation.plan.cost import SAMPLE_FLOPS, TRAIN_FLOPS, Cost, base_bytes, cost, default_flops, update_sizes
 from ablation.plan.load import LoadedPlan
 from ablation.plan.locate import locate, resources_of
 from ablation.plan.lock import verify_lock
@@ -20,12 +21,15 @@ from ablation.plan.model import Plan
 from ablation.plan.words import number, rule_in_words
 
 SAME = "·"
+GPU_FLOPS = 1e14
+"""Assumed useful rate of one data-center GPU, sampling included: about a tenth of its bfloat16 peak."""
+HOPELESS = 86_400
+"""Seconds of CPU time above which the page also says how long a GPU would take."""
 
 
 def plan_summary(loaded: LoadedPlan, lock_state: dict[str, Any], flops: float | None = None) -> dict[str, Any]:
     """All that the page shows, as plain data. `lock_state` has `state` and `detail`; `flops` is operations per second."""
     plan, bound = loaded.plan, cost(loaded.plan)
-    rate = flops or default_flops(plan)
     sizes = update_sizes(len(plan.cells), plan.training.updates)
     return {
         "plan": str(loaded.path),
@@ -50,8 +54,7 @@ def plan_summary(loaded: LoadedPlan, lock_state: dict[str, Any], flops: float | 
             "phase2_rollouts": bound.phase2_rollouts,
             "tokens_at_most": bound.tokens,
             "trained_tokens_at_most": bound.trained_tokens,
-            "flops_per_second_assumed": rate,
-            "seconds_estimated": bound.seconds(plan.model.parameters, rate),
+            "estimates": _estimates(plan, bound, flops),
             "base_bytes": base_bytes(plan),
         },
     }
@@ -123,29 +126,26 @@ def plan_page(loaded: LoadedPlan, summary: dict[str, Any]) -> RenderableType:
 
     section(
         "Digests",
-        _pairs([("plan", summary["digest"]), ("file", summary["bytes_sha256"]), ("lock", _lock_words(summary["lock"]))]),
+        pairs([("plan", summary["digest"]), ("file", summary["bytes_sha256"]), ("lock", lock_words(summary["lock"]))]),
     )
     section(f"Arms, in plan order ({SAME} = as the control {summary['control']})", _arms(plan, summary["arms"]))
     notes = [(name, arm.note) for name, arm in plan.arms.items() if arm.note]
     if notes:
-        parts.append(Padding(_pairs(notes), (0, 0, 0, 2)))
-    section("Schedule", _schedule(plan, summary))
-    for key, title in _TITLES.items():
+        parts.append(Padding(pairs(notes), (0, 0, 0, 2)))
+    section("Schedule", pairs(schedule_rows(plan, summary)))
+    for key, title in RULE_TITLES.items():
         if summary["rules"].get(key):
-            section(title, _pairs([(rule["name"], rule["words"]) for rule in summary["rules"][key]]))
+            section(title, pairs([(rule["name"], rule["words"]) for rule in summary["rules"][key]]))
     section("Labels", Text(_labels(plan)))
     if summary.get("deviations"):
-        rows = [
-            (str(one["number"]), f"{one['reason']} ({one['time']}, {one['by']}; {one['seen']} seen)")
-            for one in summary["deviations"]
-        ]
-        section("Deviations: every later label carries them", _pairs(rows))
-    section("Files", _pairs([(row["field"], _resource_words(row)) for row in summary["resources"]]))
-    section("At most, every rollout at the token cap", _cost(plan, summary["cost"]))
+        rows = [(str(one["number"]), deviation_words(one)) for one in summary["deviations"]]
+        section("Deviations: every later label carries them", pairs(rows))
+    section("Files", pairs((row["field"], resource_words(row)) for row in summary["resources"]))
+    section("At most, every rollout at the token cap", pairs(cost_rows(plan, summary["cost"])))
     return Group(*parts)
 
 
-_TITLES = {
+RULE_TITLES = {
     "stop": "Stop rules: a run ends at once if",
     "damage": "Damage rules: a run is damaged if any of these holds, else stable",
     "held_out": "Held-out (phase 2): a win if all of these hold",
@@ -154,7 +154,8 @@ _TITLES = {
 }
 
 
-def _pairs(rows: list[tuple[str, str]]) -> Table:
+def pairs(rows: Iterable[tuple[str, str]]) -> Table:
+    """Two columns without a heading; the right one is folded."""
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -171,37 +172,37 @@ def _arms(plan: Plan, arms: dict[str, dict[str, Any]]) -> Table:
     for field in fields:
         table.add_column(field, overflow="fold")
     for name, differences in arms.items():
-        cells = [Text(_value(differences[field]), style="yellow") if field in differences else Text(SAME) for field in fields]
+        values = {field: Text(shown_value(value), style="yellow") for field, value in differences.items()}
+        cells = [values.get(field, Text(SAME)) for field in fields]
         table.add_row(Text(name), *cells)
     return table
 
 
-def _value(value: Any) -> str:
+def shown_value(value: Any) -> str:
     if value is None:
         return "-"
     return number(value) if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _schedule(plan: Plan, summary: dict[str, Any]) -> Table:
+def schedule_rows(plan: Plan, summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """What is sampled and trained, and in which order."""
     sizes = summary["update_cells"]
     span = f"{sizes[-1]} or {sizes[0]}" if sizes[-1] != sizes[0] else str(sizes[0])
     efforts = ", ".join(f"{count} {effort}" for effort, count in summary["cells"].items())
     control, family = plan.verdict.replication.control, plan.verdict.replication.family
-    return _pairs(
-        [
-            (
-                "cells",
-                f"{len(plan.cells)}: {efforts}; {plan.training.rollouts_per_cell} rollouts each, {plan.sweep_rollouts} a sweep",
-            ),
-            ("updates", f"{plan.training.updates}, of {span} cells each ({len(plan.cells)} in all, none twice)"),
-            ("first", f"sweep of the start, then {', '.join(plan.arms)}, in family {plan.main_family}; a readout after each"),
-            ("then", f"sweep, {control} and the first stable arm in plan order, in family {family}"),
-            ("seeds", ", ".join(f"{name} {seed}" for name, seed in summary["families"].items())),
-            ("sampling", _sampling(plan)),
-            ("training", f"learning rate {plan.training.learning_rate!r}, fresh Adam, s0 {_value(plan.training.s0)}"),
-            ("intervals", _intervals(plan)),
-        ]
-    )
+    return [
+        (
+            "cells",
+            f"{len(plan.cells)}: {efforts}; {plan.training.rollouts_per_cell} rollouts each, {plan.sweep_rollouts} a sweep",
+        ),
+        ("updates", f"{plan.training.updates}, of {span} cells each ({len(plan.cells)} in all, none twice)"),
+        ("first", f"sweep of the start, then {', '.join(plan.arms)}, in family {plan.main_family}; a readout after each"),
+        ("then", f"sweep, {control} and the first stable arm in plan order, in family {family}"),
+        ("seeds", ", ".join(f"{name} {seed}" for name, seed in summary["families"].items())),
+        ("sampling", _sampling(plan)),
+        ("training", f"learning rate {plan.training.learning_rate!r}, fresh Adam, s0 {shown_value(plan.training.s0)}"),
+        ("intervals", _intervals(plan)),
+    ]
 
 
 def _sampling(plan: Plan) -> str:
@@ -233,17 +234,22 @@ def _labels(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def _resource_words(row: dict[str, Any]) -> str:
+def deviation_words(one: dict[str, Any]) -> str:
+    """One deviation as JSON, in a sentence."""
+    return f"{one['reason']} ({one['time']}, {one['by']}; {one['seen']} seen)"
+
+
+def resource_words(row: dict[str, Any]) -> str:
     digest = f"sha256 {row['sha256'][:16]}..." if row["sha256"] else "no digest in the plan"
     return f"{row['at']}\n{row['state']}" + (f": {row['owed']}" if row["owed"] else f", {digest}")
 
 
-def _lock_words(lock: dict[str, Any]) -> str:
+def lock_words(lock: dict[str, Any]) -> str:
     return lock["state"] + (f": {lock['detail']}" if lock.get("detail") else "")
 
 
-def _cost(plan: Plan, bound: dict[str, Any]) -> Table:
-    rate = bound["flops_per_second_assumed"]
+def cost_rows(plan: Plan, bound: dict[str, Any]) -> list[tuple[str, str]]:
+    """Rollouts, tokens, memory and time."""
     rows = [
         (
             "rollouts",
@@ -252,15 +258,31 @@ def _cost(plan: Plan, bound: dict[str, Any]) -> Table:
         ),
         ("tokens", f"{bound['tokens_at_most']:,} sampled, {bound['trained_tokens_at_most']:,} of them trained on"),
         ("base weights", f"{bound['base_bytes'] / 1e9:.3g} GB in {plan.model.dtype}"),
+        *(("time" if place == 0 else "", _time(one)) for place, one in enumerate(bound["estimates"])),
         (
-            "time",
-            f"about {duration(bound['seconds_estimated'])}: an estimate, {plan.model.parameters:,} parameters x "
-            f"({SAMPLE_FLOPS} per sampled + {TRAIN_FLOPS} per trained token) at {rate:.0e} operations/s",
+            "",
+            f"({plan.model.parameters:,} parameters x ({SAMPLE_FLOPS} operations per sampled + {TRAIN_FLOPS} per trained token))",
         ),
     ]
     if bound["phase2_rollouts"]:
         rows.insert(1, ("phase 2", f"{bound['phase2_rollouts']:,} more rollouts (start and subject), only after REPLICATED"))
-    return _pairs(rows)
+    return rows
+
+
+def _estimates(plan: Plan, bound: Cost, flops: float | None) -> list[dict[str, Any]]:
+    """Time on named hardware: at the rate that was asked for, or on the plan's CPU threads and, where that is hopeless, a GPU."""
+    rates = [("your hardware", flops)] if flops else [(f"{plan.policy.threads} CPU threads", default_flops(plan))]
+    if flops is None and bound.seconds(plan.model.parameters, rates[0][1]) > HOPELESS:
+        rates.append(("one data-center GPU", GPU_FLOPS))
+    return [
+        {"hardware": name, "flops_per_second_assumed": rate, "seconds": bound.seconds(plan.model.parameters, rate)}
+        for name, rate in rates
+    ]
+
+
+def _time(estimate: dict[str, Any]) -> str:
+    rate = f"{estimate['flops_per_second_assumed']:.2g}".replace("e+", "e")
+    return f"about {duration(estimate['seconds'])} on {estimate['hardware']} at an assumed {rate} operations/s"
 
 
 def state_of_lock(path: Path) -> dict[str, Any]:

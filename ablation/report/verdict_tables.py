@@ -15,6 +15,7 @@ from rich.text import Text
 from ablation.measures.bootstrap import REASONS, Estimate
 from ablation.plan.rules import COUNT_MEASURES
 from ablation.plan.words import number
+from ablation.report.terminal import Page
 from ablation.verdict import model
 from ablation.verdict.exact import exact
 from ablation.verdict.model import ArmVerdict, Verdict
@@ -30,7 +31,7 @@ NOTHING = "-"
 def print_verdict(verdict: Verdict, console: Console) -> None:
     """Everything that a reader needs to check the labels, the headline last."""
     for part in render(verdict):
-        console.print(part)
+        console.print(Page(part), end="")
         console.print()
 
 

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from ablation.plan.load import load_plan
 from ablation.report.plan_page import duration, plan_page, plan_summary
+from ablation.report.terminal import Page
 from tests.plan.conftest import write_plan
 
 PLANS = Path(__file__).parents[2] / "plans"
@@ -18,8 +19,8 @@ def page(path: Path, width: int = 80) -> str:
     loaded = load_plan(path)
     out = io.StringIO()
     summary = plan_summary(loaded, {"state": "not locked", "detail": None})
-    Console(file=out, width=width, highlight=False, color_system=None).print(plan_page(loaded, summary))
-    return "\n".join(line.rstrip() for line in out.getvalue().split("\n"))
+    Console(file=out, width=width, highlight=False, color_system=None).print(Page(plan_page(loaded, summary)), end="")
+    return out.getvalue()
 
 
 def test_golden_page(tmp_path):
@@ -45,11 +46,23 @@ def test_nothing_is_lost_or_cut_at_any_width(monkeypatch, tmp_path, width):
         assert part in packed
 
 
-def test_the_rate_is_stated_and_moves_the_estimate(tmp_path):
+def test_the_hardware_and_its_rate_are_stated_and_move_the_estimate(tmp_path):
     loaded = load_plan(write_plan(tmp_path))
     state = {"state": "not locked", "detail": None}
-    slow, fast = (plan_summary(loaded, state, flops)["cost"]["seconds_estimated"] for flops in (1e9, 1e12))
-    assert slow == pytest.approx(1000 * fast)
+
+    def estimates(loaded, flops=None):
+        return plan_summary(loaded, state, flops)["cost"]["estimates"]
+
+    [own] = estimates(loaded)
+    # 1e6 parameters x (2 x 835,200 sampled + 4 x 348,000 trained tokens) = 3.0624e12 operations
+    assert own == {"hardware": "2 CPU threads", "flops_per_second_assumed": 2e10, "seconds": pytest.approx(153.12)}
+    [slow], [fast] = estimates(loaded, 1e9), estimates(loaded, 1e12)
+    assert slow["hardware"] == "your hardware"
+    assert slow["seconds"] == pytest.approx(1000 * fast["seconds"])
+    cpu, gpu = estimates(load_plan(PLANS / "tessera.yaml"))
+    assert (cpu["hardware"], gpu["hardware"]) == ("16 CPU threads", "one data-center GPU")
+    assert cpu["seconds"] == pytest.approx(625 * gpu["seconds"])
+    assert "about 4 years on 16 CPU threads at an assumed 1.6e11" in " ".join(page(PLANS / "tessera.yaml").split())
 
 
 @pytest.mark.parametrize(
