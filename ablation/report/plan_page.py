@@ -248,6 +248,10 @@ def lock_words(lock: dict[str, Any]) -> str:
     return lock["state"] + (f": {lock['detail']}" if lock.get("detail") else "")
 
 
+def _memory(size: int) -> str:
+    return f"{size / 1e9:.3g} GB" if size >= 1e8 else f"{size / 1e6:.3g} MB"
+
+
 def cost_rows(plan: Plan, bound: dict[str, Any]) -> list[tuple[str, str]]:
     """Rollouts, tokens, memory and time."""
     rows = [
@@ -257,7 +261,7 @@ def cost_rows(plan: Plan, bound: dict[str, Any]) -> list[tuple[str, str]]:
             f"{bound['readout_rollouts']:,} in readouts",
         ),
         ("tokens", f"{bound['tokens_at_most']:,} sampled, {bound['trained_tokens_at_most']:,} of them trained on"),
-        ("base weights", f"{bound['base_bytes'] / 1e9:.3g} GB in {plan.model.dtype}"),
+        ("base weights", f"{_memory(bound['base_bytes'])} in {plan.model.dtype}"),
         *(("time" if place == 0 else "", _time(one)) for place, one in enumerate(bound["estimates"])),
         (
             "",
@@ -271,7 +275,8 @@ def cost_rows(plan: Plan, bound: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _estimates(plan: Plan, bound: Cost, flops: float | None) -> list[dict[str, Any]]:
     """Time on named hardware: at the rate that was asked for, or on the plan's CPU threads and, where that is hopeless, a GPU."""
-    rates = [("your hardware", flops)] if flops else [(f"{plan.policy.threads} CPU threads", default_flops(plan))]
+    threads = plan.policy.threads
+    rates = [("your hardware", flops)] if flops else [(f"{threads} CPU thread{'s' * (threads > 1)}", default_flops(plan))]
     if flops is None and bound.seconds(plan.model.parameters, rates[0][1]) > HOPELESS:
         rates.append(("one data-center GPU", GPU_FLOPS))
     return [

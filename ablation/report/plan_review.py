@@ -258,12 +258,12 @@ def not_proven(summary: dict[str, Any], proved: dict[str, Any]) -> list[str]:
         return ["Anything: the plan is not locked, so it can still be changed without a trace."]
     proven = {one["kind"] for one in proved["proofs"] if one["state"] == PROVEN}
     lines = []
-    if not proven & {"git", "tag", "timestamp"}:
-        lines.append("That it was made before the training: its time is what the machine said.")
+    if "timestamp" not in proven:
+        whose = "a commit's or tag's date" if proven & {"git", "tag"} else "its time"
+        lines.append(f"That it was made before the training: {whose} is what somebody's machine said.")
+        lines.append("That it is the first lock: whoever made it can make and sign another, unless others keep its digest.")
     if not proven & {"signature", "tag"}:
-        lines.append("Who made it: the name in it is what the machine said.")
-    if not proven:
-        lines.append("That it is the first lock: whoever can write both files can delete it and make another one.")
+        lines.append("Who made it: the name in it is what somebody's machine said.")
     lines += [
         "That nothing was tried before: rollouts made elsewhere, under no plan, leave no trace here.",
         "That this is the only study: plans that came out badly need not be shown.",

@@ -51,7 +51,7 @@ def test_locked_with_a_deviation_that_holds_escape_sequences(plan):
     assert "\x1b" not in found.out
     assert "signature" in found.out
     assert "nothing has run there" in " ".join(found.out.split())
-    assert "Who made it: the name in it is what the machine said." in found.out
+    assert "Who made it: the name in it is what somebody's machine said." in found.out
 
 
 def test_a_changed_plan_is_shown_as_refused(plan, tmp_path):

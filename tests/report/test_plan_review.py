@@ -26,10 +26,7 @@ PLANS = Path(__file__).parents[2] / "plans"
 GOLDEN = Path(__file__).parent / "golden" / "plan_review.txt"
 NOTHING_PROVED = {"proofs": [], "journal": None, "deviations": [], "refused": None}
 NOT_LOCKED = {"state": "not locked", "detail": None}
-PROOFS = [
-    {"kind": "signature", "state": "proven", "says": "ann signed this lock", "limits": "when it was signed"},
-    {"kind": "git", "state": "proven", "says": "commit 0123 added this lock, before the run", "limits": ""},
-]
+SIGNED = {"kind": "signature", "state": "proven", "says": "ann signed this lock", "limits": "when it was signed"}
 
 
 def content(path: Path, lock=None, **proved) -> dict:
@@ -189,7 +186,7 @@ def test_foreign_text_is_shown_and_not_obeyed(tmp_path):
     text = TEXT.replace("N: {weighting: rollout}", f'N: {{weighting: rollout, note: "{note}"}}')
     text = text.replace("question: Does it work?", f'question: "{note}"')
     deviation = {"number": 1, "reason": f"\x1b]0;x\x07{HOSTILE}", "time": "t\u202e", "by": HOSTILE, "seen": "nothing"}
-    found = content(write_plan(tmp_path, text), refused=HOSTILE, deviations=[deviation], proofs=[PROOFS[0] | {"says": HOSTILE}])
+    found = content(write_plan(tmp_path, text), refused=HOSTILE, deviations=[deviation], proofs=[SIGNED | {"says": HOSTILE}])
     page = review_html(found)
     parsed = Tags(page)
     assert {tag for tag, _ in parsed.tags}.isdisjoint({"script", "img"})
@@ -199,19 +196,26 @@ def test_foreign_text_is_shown_and_not_obeyed(tmp_path):
         assert not any(mark in shown for mark in "\x1b\x07\u202e")
 
 
+BEFORE, FIRST, WHO = "That it was made before the training", "That it is the first lock", "Who made it"
+
+
 @pytest.mark.parametrize(
-    ("proofs", "first"),
+    ("kinds", "doubts"),
     [
-        ([], "That it was made before the training"),
-        (PROOFS[:1], "That it was made before the training"),
-        (PROOFS[1:], "Who made it"),
-        (PROOFS, "That nothing was tried before"),
+        ([], {BEFORE, FIRST, WHO}),
+        (["git"], {BEFORE, FIRST, WHO}),  # a commit's date can be set at will
+        (["signature"], {BEFORE, FIRST}),
+        (["git", "tag"], {BEFORE, FIRST}),
+        (["timestamp"], {WHO}),
+        (["signature", "timestamp"], set()),
     ],
 )
-def test_what_the_lock_does_not_prove_depends_on_the_proofs(tmp_path, proofs, first):
-    found = content(write_plan(tmp_path), {"state": "locked", "detail": "now by ann"}, proofs=proofs)
-    assert found["not_proven"][0].startswith(first)
-    assert any("delete it" in line for line in found["not_proven"]) is not bool(proofs)
+def test_what_the_lock_does_not_prove_depends_on_the_proofs(tmp_path, kinds, doubts):
+    proofs = [SIGNED | {"kind": kind} for kind in kinds] + [SIGNED | {"kind": "timestamp", "state": "owed"}]
+    found = content(write_plan(tmp_path), {"state": "locked", "detail": "now by ann"}, proofs=proofs)["not_proven"]
+    assert {doubt for doubt in (BEFORE, FIRST, WHO) if any(line.startswith(doubt) for line in found)} == doubts
+    assert len(found) == len(doubts) + 3
+    assert any("commit's or tag's date" in line for line in found) is (BEFORE in doubts and "git" in kinds)
 
 
 def test_a_plan_with_the_control_alone_can_never_replicate(tmp_path):
