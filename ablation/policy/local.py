@@ -39,6 +39,7 @@ class LocalPolicy:
     def __init__(self, plan: Plan, base: Path, start_adapter: Path, end_ids: tuple[int, ...], pad_id: int) -> None:
         torch.set_num_threads(plan.policy.threads)
         torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.utils.deterministic.fill_uninitialized_memory = False  # costs time and guards only against reading garbage
         self.plan = plan
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         base_model = AutoModelForCausalLM.from_pretrained(
