@@ -9,6 +9,8 @@ from typing import Any
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
 
+WIDEST = 100
+"""Columns: longer lines are hard to read."""
 UNSAFE = {code: "\N{REPLACEMENT CHARACTER}" for code in (*range(0x00, 0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A)}
 """C0 and C1 control characters: escape sequences begin with one of them."""
 UNSAFE |= {code: "\N{REPLACEMENT CHARACTER}" for code in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))}
@@ -37,9 +39,9 @@ class Page:
 
 
 def print_page(content: RenderableType) -> None:
-    """Print to stdout: as wide as the terminal, 80 columns if it is none; without colours where `NO_COLOR` asks for that."""
-    width = None if sys.stdout.isatty() else 80
-    Console(soft_wrap=False, highlight=False, width=width).print(Page(content), end="")
+    """Print to stdout: as wide as the terminal up to `WIDEST`, 80 if it is none; no colours where `NO_COLOR` asks for that."""
+    console = Console(soft_wrap=False, highlight=False)
+    console.print(Page(content), end="", width=min(console.width, WIDEST) if sys.stdout.isatty() else 80)
 
 
 def _without_trailing_blanks(line: Iterable[Segment]) -> list[Segment]:
