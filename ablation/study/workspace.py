@@ -2,20 +2,50 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
-from ablation.errors import IntegrityError
+from ablation.errors import IntegrityError, UsageError
 from ablation.files import write_bytes
-from ablation.plan.locate import check_resources, locate
+from ablation.plan.cost import base_bytes
+from ablation.plan.locate import locate, missing_resources
 from ablation.plan.lock import LockedPlan, verify_lock
 from ablation.rollouts.folder import RunFolder
 
 
 def gate(plan_path: Path) -> LockedPlan:
-    """The plan, if it is locked and untouched and every file it names is there and the same; nothing runs otherwise."""
-    locked = verify_lock(plan_path)
-    check_resources(locked, locked.lock)
+    """The plan, if it is locked and untouched, every file it names is there and the same, and its model fits this machine.
+
+    Raises IntegrityError for what changed, and UsageError naming all that is missing; nothing runs otherwise.
+    """
+    locked = verify_lock(plan_path, resources=True)
+    lacking = missing_resources(locked) + _missing_memory(locked)
+    if lacking:
+        raise UsageError("\n".join(f"{locked.path}: {line}" for line in lacking), hint="Nothing was started.")
     return locked
+
+
+def _missing_memory(locked: LockedPlan) -> list[str]:
+    """A line if the base weights alone are more than the memory that is free, on the accelerator or else on this machine."""
+    needed, free = base_bytes(locked.plan), free_memory()
+    if free is None or needed <= free[1]:
+        return []
+    return [f"model.base: its weights need {needed / 1e9:.1f} GB of memory; {free[0]} has {free[1] / 1e9:.1f} GB free"]
+
+
+def free_memory() -> tuple[str, int] | None:
+    """(what, free bytes) of the device that the local policy would use; None where the system does not say."""
+    if find_spec("torch") is not None:
+        import torch
+
+        if torch.cuda.is_available():
+            return torch.cuda.get_device_name(), torch.cuda.mem_get_info()[0]
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    kilobytes = next((int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), None)
+    return None if kilobytes is None else ("this machine", kilobytes * 1024)
 
 
 def run_root(locked: LockedPlan, option: Path | None) -> Path:

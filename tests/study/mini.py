@@ -11,13 +11,13 @@ ROOT = Path(__file__).parents[2]
 
 
 def mini_tree() -> dict:
-    """The quickstart plan with two arms, eight cells, two updates and a short cap; limits scaled to 16 rollouts."""
+    """The quickstart plan with two arms, eight cells, two updates and a short cap; limits scaled to 24 rollouts."""
     tree = yaml.safe_load((ROOT / "plans" / "quickstart.yaml").read_text())
     cells = {effort: ids[:count] for (effort, ids), count in zip(tree["problems"]["cells"].items(), (3, 3, 2), strict=True)}
     tree |= {"name": "mini", "arms": {name: tree["arms"][name] for name in ("C", "XK")}}
     tree["problems"]["cells"] = cells
-    tree["sampling"] |= {"max_tokens": 40, "batch_rollouts": 6}
-    tree["training"] |= {"updates": 2, "rollouts_per_cell": 2, "s0": 30.0}
+    tree["sampling"] |= {"max_tokens": 96, "batch_rollouts": 9}
+    tree["training"] |= {"updates": 2, "rollouts_per_cell": 3, "s0": 30.0}
     tree["stop_rules"] = [rule for rule in tree["stop_rules"] if rule["name"] == "not_finite"]
     limits = {"clean_lost": -2, "unfinished_gained": 2, "looping_gained": 2, "logprob_lost": -0.15}
     for rule in tree["verdict"]["damage"]:

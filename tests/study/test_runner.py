@@ -45,10 +45,10 @@ def stage_rows(folder: Path, stage: str) -> list:
 def test_a_run_has_every_stage(finished):
     run = finished / "runs" / "mini"
     for stage in ("main/start/sweep", "main/C/readout", "main/XK/readout", "replication/C/readout", "replication/start/sweep"):
-        assert len(stage_rows(finished, stage)) == 16, stage
+        assert len(stage_rows(finished, stage)) == 24, stage
     for arm in ("C", "XK"):
         sampled = [row for k in (1, 2) for row in stage_rows(finished, f"main/{arm}/update-{k}")]
-        assert len({(row.cell.id, row.index) for row in sampled}) == len(sampled) == 16  # every cell once
+        assert len({(row.cell.id, row.index) for row in sampled}) == len(sampled) == 24  # every cell once
         assert (run / "main" / arm / "update-2" / "checkpoint" / "adapter_model.safetensors").is_file()
 
 
