@@ -25,9 +25,9 @@ SEED = 20_261_102
 RANK, ALPHA = 16, 16
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """Not lm_head: SmolLM2 ties it to the input embedding, so an adapter on it could not be merged."""
-STEPS, BATCH, MICRO_BATCH = 140, 8, 4
+STEPS, BATCH, MICRO_BATCH = 160, 8, 4
 LEARNING_RATE, WARMUP, FINAL_SHARE = 1.5e-3, 10, 0.05
-MAX_COMPLETION = 208
+MAX_COMPLETION = 176
 """Tokens after which a solution that got stuck is cut off: a little more than the study's cap."""
 SAY_EVERY = 20
 

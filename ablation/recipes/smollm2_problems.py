@@ -23,13 +23,13 @@ STUDY_SEED = 20_261_101
 CORPUS_SEED = 920_261_101
 
 GENERATORS: dict[str, dict[str, Any]] = {
-    "chain_sum": {"min_terms": 3, "max_terms": 4, "min_digits": 2, "max_digits": 2},
-    "leg_counting": {"min_animals": 2, "max_animals": 3, "min_instances": 2, "max_instances": 12},
+    "chain_sum": {"min_terms": 3, "max_terms": 3, "min_digits": 1, "max_digits": 2},
+    "leg_counting": {"min_animals": 2, "max_animals": 2, "min_instances": 2, "max_instances": 9},
     "simple_equations": {
         "min_terms": 2,
         "max_terms": 2,
         "min_value": 2,
-        "max_value": 20,
+        "max_value": 9,
         "operators": ("+", "-", "*"),  # `*` is needed for a coefficient before the unknown, ...
         "operators_weights": [0.5, 0.5, 0.0],  # ... and never drawn between terms
     },

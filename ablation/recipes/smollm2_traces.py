@@ -15,11 +15,11 @@ from random import Random
 
 from ablation.recipes.smollm2_problems import Question
 
-SLIP = 0.04
+SLIP = 0.02
 """Chance that a step's result is wrong."""
 CHECKS = {"low": 0, "medium": 1, "xhigh": 2}
 MAX_PASSES = 7
-STUCK = {"low": 0.02, "medium": 0.05, "xhigh": 0.10}
+STUCK = {"low": 0.04, "medium": 0.10, "xhigh": 0.20}
 """Chance of a solution that repeats one pass for ever."""
 
 Pass = Callable[[Question, Random, bool], tuple[list[str], int]]
@@ -107,17 +107,17 @@ def leg_pass(question: Question, rng: Random, other_order: bool) -> tuple[list[s
 
 
 def equation_pass(question: Question, rng: Random, other_order: bool) -> tuple[list[str], int]:
-    """`5*x + 12 = 47`: move the constant, divide; in the other order with the whole equation's sign turned."""
+    """`5*x + 12 = 47`: move the constant, divide; the other way is the same with numbers only."""
     coefficient, constant, right = equation(question)
-    name = question.metadata["variable"]
-    sign = -1 if (coefficient < 0) != other_order else 1
-    moved = slip(sign * (right - constant), rng)
-    factor = sign * coefficient
-    start, end = (right, -constant) if sign == 1 else (constant, -right)
-    lines = [f"{factor}*{name}={start}{'-' if end < 0 else '+'}{abs(end)}={moved}"]
+    start, end = (right, -constant) if coefficient > 0 else (constant, -right)
+    factor = abs(coefficient)
+    moved = slip(start + end, rng)
     value = slip(round(moved / factor), rng)
-    lines.append(f"{name}={moved}/{factor}={value}")
-    return lines, value
+    difference = f"{start}{'-' if end < 0 else '+'}{abs(end)}={moved}"
+    if other_order:
+        return [difference, f"{moved}/{factor}={value}"], value
+    name = question.metadata["variable"]
+    return [f"{factor}*{name}={difference}", f"{name}={moved}/{factor}={value}"], value
 
 
 def equation(question: Question) -> tuple[int, int, int]:

@@ -115,6 +115,15 @@ def test_a_conversation_is_rendered_turn_by_turn(small_tokenizer):
     )
 
 
+def test_the_texts_of_the_folder_are_those_behind_the_digest_in_the_plan():
+    """The weights take a while to make; a change to these texts changes the folder's digest just as well."""
+    texts = [json.dumps(recipe.CONFIG), json.dumps(recipe.TOKENIZER_CONFIG), recipe.CHAT_TEMPLATE, recipe.ORIGIN]
+    seen = (load_plan(PLAN).plan.model.base.sha256[:8], [sha256_bytes(text.encode())[:8] for text in texts])
+    assert seen == ("430446ef", ["02b4ae3a", "7587832e", "4f8c5cd9", "d2db4bc5"]), (
+        "make the base again, then put its digest into the plan and here"
+    )
+
+
 @pytest.mark.slow
 def test_the_tokenizer_encodes_text_as_the_original_does(tmp_path):
     """Against transformers' own reading of the GGUF file; only when the package is installed."""

@@ -44,7 +44,7 @@ def calculations(thinking: str) -> list[tuple[int, int]]:
     [
         (SUM, "15-66=-51\n-51+98=47\n47-34=13\nCheck:\n15-34=-19\n-19+98=79\n79-66=13\n"),
         (LEGS, "5*2=10\n6*0=0\n11*6=66\n10+0=10\n10+66=76\nCheck:\n11*6=66\n6*0=0\n5*2=10\n66+0=66\n66+10=76\n"),
-        (EQUATION, "11*n=39+16=55\nn=55/11=5\nCheck:\n-11*n=-16-39=-55\nn=-55/-11=5\n"),
+        (EQUATION, "11*n=39+16=55\nn=55/11=5\nCheck:\n39+16=55\n55/11=5\n"),
     ],
 )
 def test_a_careful_solution_with_one_check(careful, question, thinking):
@@ -100,7 +100,7 @@ def test_stuck_solutions_repeat_one_block_and_have_no_answer(sample):
             assert len(set(blocks)) == 1
             assert len(blocks) >= 3
             assert len(trace.thinking) > 2000
-    assert 0.06 < stuck / total < 0.14
+    assert 0.15 < stuck / total < 0.25
 
 
 def test_the_same_randomness_gives_the_same_solution(sample):
