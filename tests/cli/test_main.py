@@ -1,0 +1,60 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.study.mini import ROOT, ablation, environment
+
+HEAVY = ("torch", "transformers", "peft", "pydantic", "numpy", "pyarrow", "scipy", "pandas", "yaml", "rich")
+
+
+def test_help_imports_nothing_heavy():
+    code = f"import sys, ablation.cli.main; print([name for name in {HEAVY!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment())
+    assert done.stdout.strip() == "[]"
+
+
+def test_plan_and_verdict_import_no_torch():
+    code = (
+        "import sys, ablation.verdict.run, ablation.verdict.reported, ablation.plan.lock, ablation.report.verdict_tables;"
+        "print([name for name in ('torch', 'transformers', 'peft', 'scipy', 'pandas') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment())
+    assert done.stdout.strip() == "[]"
+
+
+def test_version(tmp_path):
+    done = ablation(tmp_path, "--version")
+    assert (done.returncode, done.stdout) == (0, "ablation 0.1.0\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["run", "--all"], 2),  # no plan at all
+        (["run", "--all", "--plan", "plans/none.yaml"], 2),
+        (["verdict"], 2),
+        (["status"], 2),
+        (["plan", "check", "none.yaml"], 2),
+        (["nonsense"], 2),
+        (["run", "--nonsense"], 2),
+    ],
+)
+def test_wrong_use_is_a_line_or_two_and_exit_2(tmp_path, arguments, code):
+    done = ablation(tmp_path, *arguments)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr and done.stderr.strip()
+
+
+def test_json_errors_are_one_object_on_stdout(tmp_path):
+    done = ablation(tmp_path, "run", "--all", "--plan", str(ROOT / "plans" / "tessera.yaml"), "--json")
+    assert done.returncode == 3
+    error = json.loads(done.stdout)
+    assert error["exit_code"] == 3 and "not locked" in error["error"]
+
+
+def test_a_closed_pipe_is_no_error(tmp_path):
+    shown = f"{sys.executable} -m ablation plan show {ROOT / 'plans' / 'quickstart.yaml'} | head -1"
+    done = subprocess.run(["bash", "-c", shown], capture_output=True, text=True, env=environment(), cwd=tmp_path, check=True)
+    assert done.stdout.startswith("quickstart") and "Traceback" not in done.stderr
