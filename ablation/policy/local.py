@@ -13,6 +13,7 @@ import torch
 from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging as transformers_logging
 
 from ablation.errors import IntegrityError, UsageError
 from ablation.files import write_json
@@ -25,6 +26,8 @@ from ablation.policy.scoring import micro_batches, mismatch, token_logprobs
 CONFIG_FILE = "adapter_config.json"
 ADAPTER_FILE = "adapter_model.safetensors"
 OPTIMIZER_FILE = "optimizer.safetensors"
+transformers_logging.disable_progress_bar()  # the run has progress of its own
+
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
