@@ -13,7 +13,7 @@ from typing import NoReturn
 import typer
 
 from ablation.cli import journal, plan, prepare, run, status, verdict
-from ablation.errors import AblationError, ExitCode
+from ablation.errors import AblationError, ExitCode, UsageError
 
 app = typer.Typer(
     name="ablation",
@@ -56,6 +56,10 @@ def main() -> NoReturn:
     except BrokenPipeError:  # the reader of our output has gone (`ablation status | head`)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(ExitCode.DONE) from None
+    except OSError as error:  # a file that cannot be read or a disk that refuses, wherever it was met
+        if error.filename is None or error.strerror is None:
+            raise
+        fail(UsageError(f"{os.fsdecode(error.filename)}: {error.strerror}", hint="Look at the path and its permissions."))
     raise SystemExit(ExitCode.DONE)
 
 

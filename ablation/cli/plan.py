@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -233,7 +234,7 @@ def check_problem_files(loaded: LoadedPlan) -> None:
     for name, resource in resources_of(plan).items():
         place = tuple(name.split("."))
         path = locate(resource, loaded.path)
-        if resource.owed is not None or not path.exists():
+        if resource.owed is not None or not os.path.exists(path):  # False, too, for a name that no file can have
             continue
         if resource.sha256 is not None and (found := sha256_path(path)) != resource.sha256:
             faults.append(((*place, "sha256"), f"found {resource.sha256}, but the digest of {path} is {found}"))

@@ -8,13 +8,18 @@ from ablation.errors import UsageError
 
 
 def lock_path(plan_path: Path) -> Path:
-    """`plans/NAME.yaml` -> `plans/NAME.lock`."""
-    return Path(plan_path).with_suffix(".lock")
+    """`plans/NAME.yaml` -> `plans/NAME.lock`. Raises `UsageError` if `plan_path` is itself named like a lock."""
+    path = Path(plan_path)
+    if path.suffix == ".lock":
+        raise UsageError(f"{path}: is the name of a lock, not of a plan", hint=f"Name the plan: {path.with_suffix('.yaml')}.")
+    return path.with_suffix(".lock")
 
 
 def choose_plan(option: Path | None, folder: Path = Path("plans")) -> Path:
     """`option`, or the only locked plan in `folder`; otherwise a `UsageError` that lists the candidates."""
     if option is not None:
+        if Path(option).is_dir():
+            raise UsageError(f"{option}: is a folder; --plan names one plan file in it")
         return Path(option)
     plans = sorted(folder.glob("*.yaml")) if folder.is_dir() else []
     locked = [path for path in plans if lock_path(path).exists()]

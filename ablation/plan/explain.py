@@ -22,6 +22,7 @@ _WANTED = {
     "string_type": "text",
     "string_too_short": "text that is not empty",
     "list_type": "a list",
+    "too_short": "a list that is not empty",
     "dict_type": "a mapping",
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",

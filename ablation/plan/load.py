@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +16,7 @@ from ablation.files import sha256_bytes
 from ablation.plan.canonical import plan_digest
 from ablation.plan.explain import explain, fault_at
 from ablation.plan.model import Plan
-from ablation.plan.yaml_reader import Document, Fault, read_yaml
+from ablation.plan.yaml_reader import MAX_BYTES, Document, Fault, read_yaml
 
 
 @dataclass(frozen=True)
@@ -75,16 +76,24 @@ def template(name: str) -> bytes:
 def read_plan_file(path: Path) -> bytes:
     """The bytes of a plan file; a missing file is one clear `UsageError`."""
     try:
-        return path.read_bytes()
+        if path.exists() and not path.is_file() and not path.is_dir():  # a pipe or a device could be read for ever
+            raise UsageError(f"{path}: cannot be read: it is not a file")
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+            rest = os.fstat(file.fileno()).st_size - len(data)
     except FileNotFoundError:
         folder = path.parent
-        names = [file.name for file in sorted(folder.glob("*.yaml"))] if folder.is_dir() else []
+        names = [file.name for file in sorted(folder.glob("*.yaml")) if file.exists()] if folder.is_dir() else []
         near = difflib.get_close_matches(path.name, names, n=1) or names[:5]
         hint = f"In {folder}/ there is: {', '.join(near)}." if near else "`ablation plan new NAME` writes a starting plan."
         raise UsageError(f"{path}: there is no such plan", hint=hint) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"{path}: cannot be read: {reason}") from error
+    if len(data) > MAX_BYTES:
+        fault = Fault(1, 1, (), f"the file has {len(data) + rest:,} bytes; a plan has at most {MAX_BYTES:,}")
+        raise PlanError(path, [fault])
+    return data
 
 
 def parse_plan(path: Path, data: bytes) -> LoadedPlan:

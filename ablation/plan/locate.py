@@ -69,7 +69,7 @@ def missing_resources(loaded: HasPlan) -> list[str]:
         path = locate(resource, loaded.path)
         if resource.owed is not None:
             lines.append(f"{name}: owed: {resource.owed} (expected at {path}; put it there and name its sha256 in a new plan)")
-        elif not path.exists():
+        elif not os.path.exists(path):
             lines.append(f"{name}: `{resource.at}` is not at {path}: {_remedy(resource, loaded.path)}")
     return lines
 
@@ -94,7 +94,7 @@ def resource_digests(loaded: HasPlan) -> dict[str, dict[str, str | None]]:
     problems = []
     for name, resource in resources_of(loaded.plan).items():
         path = locate(resource, loaded.path)
-        digest = sha256_path(path) if resource.owed is None and path.exists() else None
+        digest = sha256_path(path) if resource.owed is None and os.path.exists(path) else None
         if resource.owed is None and digest is None and not resource.at.startswith("hub:"):
             problems.append(f"{name}: `{resource.at}` is not at {path}: {_remedy(resource, loaded.path)}")
         elif digest is not None and resource.sha256 not in (None, digest):
@@ -120,7 +120,7 @@ def changed_resources(loaded: HasPlan, lock) -> list[str]:
     for name, resource in resources_of(loaded.plan).items():
         path = locate(resource, loaded.path)
         locked = lock.resources.get(name, {}).get("sha256") or resource.sha256
-        if locked is not None and path.exists():
+        if locked is not None and os.path.exists(path):
             digest = sha256_path(path)
             if digest != locked:
                 lines.append(f"{path}: {name} has changed since {loaded.path} was locked: {locked[:16]}... -> {digest[:16]}...")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ablation.errors import IntegrityError, UsageError
-from ablation.files import TEMPORARY_PREFIX, disk_errors, json_bytes, sha256_bytes, sync_folder
+from ablation.files import TEMPORARY_PREFIX, disk_errors, json_bytes, sha256_bytes, sync_folder, write_bytes
 from ablation.plan.canonical import canonical_tree, tree_digest
 from ablation.plan.choose import lock_path
 from ablation.plan.diff import added_only, diff_trees
@@ -217,8 +217,7 @@ def restore_plan(path: Path) -> Path | None:
         if kept.exists():
             raise UsageError(f"{kept} is in the way: it keeps an earlier edit", hint="Move it away and run the command again.")
         os.rename(path, kept)
-    with disk_errors(path):
-        path.write_bytes(lock.data)
+    write_bytes(path, lock.data)
     return kept
 
 

@@ -10,6 +10,7 @@ from ablation.plan.arms import Arm, Training
 from ablation.plan.resources import Model, Resource
 from ablation.plan.rules import StopRule, Verdict, rule_list_problems
 from ablation.plan.section import (
+    Count,
     Name,
     NonNegativeFloat,
     OpenShare,
@@ -24,6 +25,10 @@ from ablation.plan.section import (
 )
 
 EFFORTS = ("low", "medium", "xhigh")
+LONGEST = 10_000_000
+"""Tokens of a rollout."""
+MOST_ROLLOUTS = 1_000_000
+"""In one sweep or readout, which is held in memory as a whole when it is judged."""
 START = "start"
 """The name of the starting model where an arm's name is expected."""
 
@@ -35,9 +40,9 @@ class Sampling(Section):
     """Divides the logits."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Smallest probability mass that the tokens sampled from must hold; 1 means all tokens."""
-    top_k: int = Field(default=0, ge=0)
+    top_k: Count = 0
     """How many of the most likely tokens are sampled from; 0 means all."""
-    max_tokens: PositiveInt
+    max_tokens: int = Field(ge=1, le=LONGEST)
     """The cap on sampled tokens: a rollout that reaches it without an end token is truncated."""
     top_logprobs: int = Field(default=20, ge=1, le=100)
     """Most likely next tokens whose entropy and mass are stored."""
@@ -50,7 +55,7 @@ class Policy(Section):
 
     backend: Literal["local"] = "local"
     """`local`: transformers and peft on this machine."""
-    threads: PositiveInt = 2
+    threads: int = Field(default=2, ge=1, le=1024)
     """CPU threads: recorded and held fixed, because they order floating-point sums."""
 
 
@@ -89,13 +94,13 @@ class Problems(Section):
 class Loops(Section):
     """When thinking counts as looping; `rollouts.loops` has the definitions."""
 
-    min_repeats: PositiveInt = 3
+    min_repeats: int = Field(default=3, ge=1, le=1_000_000)
     """Periodic loop: a periodic loop repeats its unit of p tokens at least max(min_repeats, 2 + short_unit / p^2) times."""
     short_unit: NonNegativeFloat = 48.0
     """How many more repeats a short unit needs, see `min_repeats`."""
-    min_tokens: PositiveInt = 16
+    min_tokens: int = Field(default=16, ge=1, le=1_000_000)
     """A periodic loop covers at least this many tokens."""
-    gram: PositiveInt = 8
+    gram: int = Field(default=8, ge=1, le=1_000_000)
     """Strong loop: tokens in a window. Counted is the share of windows that occurred before in the same thinking."""
     repeated_share: Share = 0.6
     """Strong loop: that share is at least this."""
@@ -106,7 +111,7 @@ class Statistics(Section):
 
     level: OpenShare = 0.90
     """Coverage of every interval."""
-    resamples: PositiveInt = 10000
+    resamples: int = Field(default=10000, ge=1, le=1_000_000)
     """Bootstrap samples of one interval."""
     seed: Seed = 0
     """Seed of the bootstrap."""
@@ -201,7 +206,14 @@ def cross_problems(plan: Plan) -> list[tuple[tuple[str | int, ...], str]]:
     if plan.training.updates > len(plan.cells):
         text = f"found {plan.training.updates} updates of {len(plan.cells)} cells, so an update would have none"
         problems.append((("training", "updates"), text))
+    if plan.training.s0 != "sweep" and plan.training.s0 > LONGEST:
+        problems.append(
+            (("training", "s0"), f"found the number {plan.training.s0:g}; it is a length in tokens, at most {LONGEST:,}")
+        )
     rollouts = plan.sweep_rollouts
+    if rollouts > MOST_ROLLOUTS:
+        at = ("training", "rollouts_per_cell")
+        problems.append((at, f"makes {rollouts:,} rollouts in one sweep; at most {MOST_ROLLOUTS:,} can be judged together"))
     if not plan.verdict.damage:
         problems.append((("verdict", "damage"), "there is no rule, so no run could ever be damaged"))
     problems += rule_list_problems(plan.verdict.damage, rollouts, ("verdict", "damage"))

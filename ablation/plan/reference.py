@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 
 from ablation.plan.load import load_plan
 from ablation.plan.model import Plan
+from ablation.plan.section import LARGEST
 
 MARK = re.compile(r"(<!-- fields of (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -96,7 +97,7 @@ def _limit(item: Any) -> str:
     text = ""
     for name, sign in (("gt", ">"), ("ge", ">="), ("lt", "<"), ("le", "<=")):
         value = getattr(item, name, None)
-        if value is not None:
+        if value is not None and value != LARGEST:  # a bound that every whole number has
             text += f"{' and' if text else ''} {sign} {'2^63' if value == 2**63 else value}"
     for inner in getattr(item, "metadata", None) or []:
         text += _limit(inner)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from ablation.plan.section import Digest, PositiveInt, Section, Text, refuse_any
 
@@ -48,6 +48,12 @@ class Resource(Section):
         return self
 
 
+def repeated(names: list[str]) -> list[tuple[int, str]]:
+    """(place, name) of each name that came before in the list."""
+    first: dict[str, int] = {}
+    return [(place, name) for place, name in enumerate(names) if first.setdefault(name, place) != place]
+
+
 class Lora(Section):
     """The shape of the adapter that every arm trains."""
 
@@ -55,8 +61,13 @@ class Lora(Section):
     """Rank of every pair of matrices."""
     alpha: PositiveInt
     """The product of a pair is scaled by alpha / rank."""
-    targets: list[Text]
+    targets: list[Text] = Field(min_length=1)
     """Module names, for instance q_proj, gate_proj, lm_head."""
+
+    @model_validator(mode="after")
+    def _targets(self) -> Lora:
+        refuse_any([(("targets", place), f"`{name}` is listed twice") for place, name in repeated(self.targets)])
+        return self
 
 
 class ThinkingTokens(Section):
@@ -66,8 +77,19 @@ class ThinkingTokens(Section):
     """Opens the thinking."""
     close: Text = "</think>"
     """Closes the thinking; it carries weight in the loss, the visible answer after it does not."""
-    end: list[Text]
+    end: list[Text] = Field(min_length=1)
     """Every token that ends a turn."""
+
+    @model_validator(mode="after")
+    def _distinct(self) -> ThinkingTokens:
+        problems: list[tuple[tuple[str | int, ...], str]] = []
+        if self.open == self.close:
+            problems.append((("close",), f"found `{self.close}`, which opens the thinking, too"))
+        for place, name in repeated([self.open, self.close, *self.end]):
+            if place >= 2:
+                problems.append((("end", place - 2), f"`{name}` is named before; open, close and every end token must differ"))
+        refuse_any(problems)
+        return self
 
 
 class Model(Section):

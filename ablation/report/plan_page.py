@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -101,7 +102,7 @@ def resource_states(loaded: LoadedPlan) -> list[dict[str, Any]]:
     """Every file that the plan names: field, place, declared digest and whether it is at hand. Nothing is digested here."""
     rows = []
     for field, resource in resources_of(loaded.plan).items():
-        at_hand = locate(resource, loaded.path).exists()
+        at_hand = os.path.exists(locate(resource, loaded.path))
         state = "owed" if resource.owed is not None else "at hand" if at_hand else "not at hand"
         rows.append({"field": field, "at": resource.at, "sha256": resource.sha256, "state": state, "owed": resource.owed})
     return rows

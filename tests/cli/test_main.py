@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from tests.study.mini import ROOT, ablation, environment
+from tests.study.mini import ROOT, ablation, environment, mini_tree, write_plan
 
 HEAVY = ("torch", "transformers", "peft", "pydantic", "numpy", "pyarrow", "scipy", "pandas", "yaml", "rich")
 
@@ -58,3 +58,20 @@ def test_a_closed_pipe_is_no_error(tmp_path):
     shown = f"{sys.executable} -m ablation plan show {ROOT / 'plans' / 'quickstart.yaml'} | head -1"
     done = subprocess.run(["bash", "-c", shown], capture_output=True, text=True, env=environment(), cwd=tmp_path, check=True)
     assert done.stdout.startswith("quickstart") and "Traceback" not in done.stderr
+
+
+def test_a_path_that_no_file_can_have_is_no_traceback(tmp_path):
+    done = ablation(tmp_path, "status", "--plan", "x" * 300)
+    assert done.returncode == 2
+    assert done.stderr == f"{'x' * 300}: File name too long\nLook at the path and its permissions.\n"
+
+
+def test_a_lock_named_as_the_plan_is_left_alone(tmp_path):
+    plan = write_plan(tmp_path, mini_tree())
+    assert ablation(tmp_path, "plan", "lock", str(plan)).returncode == 0
+    lock = plan.with_suffix(".lock")
+    before = lock.read_bytes()
+    for arguments in (["plan", "restore", str(lock)], ["plan", "lock", str(lock)], ["status", "--plan", str(lock)]):
+        done = ablation(tmp_path, *arguments)
+        assert done.returncode == 2 and f"Name the plan: {plan}." in done.stderr
+    assert lock.read_bytes() == before and sorted(path.name for path in plan.parent.iterdir()) == ["mini.lock", "mini.yaml"]

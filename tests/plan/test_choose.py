@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ablation.errors import UsageError
-from ablation.plan.choose import choose_plan
+from ablation.plan.choose import choose_plan, lock_path
 
 
 def message(folder: Path) -> str:
@@ -33,3 +33,10 @@ def test_the_only_locked_plan(tmp_path):
 
 def test_an_option_is_taken_as_it_is(tmp_path):
     assert choose_plan(Path("x.yaml"), tmp_path) == Path("x.yaml")
+
+
+def test_a_lock_or_a_folder_is_not_taken_for_a_plan(tmp_path):
+    with pytest.raises(UsageError, match=r"x\.lock: is the name of a lock, not of a plan"):
+        lock_path(Path("plans/x.lock"))
+    with pytest.raises(UsageError, match="is a folder; --plan names one plan file in it"):
+        choose_plan(tmp_path, tmp_path)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 import pytest
@@ -212,3 +213,87 @@ def test_the_study_plan_has_the_study_numbers():
 def test_field_path():
     assert field_path(("verdict", "damage", 0, "limit")) == "verdict.damage[0].limit"
     assert field_path(()) == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (
+            "max_tokens: 200",
+            f"max_tokens: {10**20}",
+            "sampling.max_tokens: found the number 1" + "0" * 20 + "; allowed: a number <= 1e+07",
+        ),
+        ("rollouts_per_cell: 6", f"rollouts_per_cell: {10**30}", "; allowed: a number <= 1e+15"),
+        (
+            "rollouts_per_cell: 6",
+            "rollouts_per_cell: 17242",
+            "training.rollouts_per_cell: makes 1,000,036 rollouts in one sweep; at most 1,000,000 can be judged together",
+        ),
+        (
+            "updates: 5",
+            "s0: 1e308\n  updates: 5",
+            "training.s0: found the number 1e+308; it is a length in tokens, at most 10,000,000",
+        ),
+        ("stop_rules:", f"loops: {{gram: {10**25}}}\nstop_rules:", "loops.gram: found the number 1"),
+        ("stop_rules:", f"statistics: {{resamples: {10**12}}}\nstop_rules:", "statistics.resamples: found the number 1"),
+        (
+            "stop_rules:",
+            "policy: {threads: 1025}\nstop_rules:",
+            "policy.threads: found the number 1025; allowed: a number <= 1024",
+        ),
+    ],
+)
+def test_a_number_that_would_overflow_or_fill_the_memory_is_refused(plan_text, old, new, expected):
+    found = problems(plan_text.replace(old, new))
+    assert len(found) == 1 and expected in found[0]
+
+
+def test_the_most_rollouts_that_one_sweep_may_have(plan_path, plan_text):
+    assert parse_plan(plan_path, plan_text.replace("per_cell: 6", "per_cell: 17241").encode()).plan.sweep_rollouts == 999_978
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ('end: ["<|end|>"]', "end: []", "model.tokens.end: found a list; allowed: a list that is not empty"),
+        (
+            'end: ["<|end|>"]',
+            'end: ["<e>", "<e>"]',
+            "model.tokens.end[1]: `<e>` is named before; open, close and every end token",
+        ),
+        ('end: ["<|end|>"]', 'end: ["</think>"]', "model.tokens.end[0]: `</think>` is named before"),
+        (
+            'end: ["<|end|>"]',
+            'end: ["<e>"], close: <think>',
+            "model.tokens.close: found `<think>`, which opens the thinking, too",
+        ),
+        ("targets: [q_proj, lm_head]", "targets: []", "model.lora.targets: found a list; allowed: a list that is not empty"),
+        ("targets: [q_proj, lm_head]", "targets: [q_proj, q_proj]", "model.lora.targets[1]: `q_proj` is listed twice"),
+    ],
+)
+def test_tokens_and_targets_that_can_never_run_are_refused_before_the_lock(plan_text, old, new, expected):
+    found = problems(plan_text.replace(old, new))
+    assert len(found) == 1 and expected in found[0]
+
+
+def test_what_could_be_read_for_ever_is_not_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "device.yaml").symlink_to("/dev/zero")
+    for name in ("pipe", "device"):
+        with pytest.raises(UsageError, match=f"{name}.yaml: cannot be read: it is not a file"):
+            load_plan(tmp_path / f"{name}.yaml")
+
+
+def test_of_a_huge_file_only_the_start_is_read(tmp_path):
+    path = tmp_path / "huge.yaml"
+    with path.open("wb") as file:
+        file.truncate(2**40)  # no machine here could hold it
+    with pytest.raises(PlanError, match="the file has 1,099,511,627,776 bytes; a plan has at most 1,000,000"):
+        load_plan(path)
+
+
+def test_a_dangling_link_does_not_suggest_itself(tmp_path):
+    (tmp_path / "a.yaml").symlink_to("nowhere")
+    with pytest.raises(UsageError) as caught:
+        load_plan(tmp_path / "a.yaml")
+    assert caught.value.hint == "`ablation plan new NAME` writes a starting plan."

@@ -81,3 +81,9 @@ def test_a_folder_is_digested_as_a_whole(tmp_path, plan_text):
     (folder / "sub" / "new.txt").write_text("")
     with pytest.raises(IntegrityError, match="model.base has changed"):
         verify_lock(path, resources=True)
+
+
+def test_a_path_that_no_file_can_have_is_missing(plan_path):
+    plan_path.write_text(plan_path.read_text().replace("at: base.bin", f"at: {'x' * 300}"))
+    (line,) = missing_resources(load_plan(plan_path))
+    assert line.startswith("model.base: `xxx") and line.endswith("put the file there")
