@@ -226,6 +226,7 @@ def check_problem_files(loaded: LoadedPlan) -> None:
     """
     from ablation.files import sha256_path
     from ablation.plan.locate import locate, resources_of
+    from ablation.plan.model_files import model_problems
     from ablation.plan.section import did_you_mean
     from ablation.problems.grade import check_problems
     from ablation.problems.problem import load_problems
@@ -241,6 +242,7 @@ def check_problem_files(loaded: LoadedPlan) -> None:
         elif place[-1] in ("training", "problems"):
             files[name] = load_problems(path)
             faults += [(place, f"{path}: {line}") for line in check_problems(files[name])]
+    faults += model_problems(plan, loaded.path)
     training = files.get("problems.training")
     if training is not None:
         for effort, ids in plan.problems.cells.items():

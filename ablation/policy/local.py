@@ -6,34 +6,24 @@ import hashlib
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from peft import PeftModel
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
 from ablation.errors import IntegrityError, UsageError
 from ablation.files import write_json
 from ablation.plan.model import Plan
+from ablation.plan.model_files import ADAPTER_CONFIG
 from ablation.policy.base import Progress, SampledTokens, SampleRequest, ScoreRow, TrainRow, UpdateStats
 from ablation.policy.decoding import Decoding, decode
+from ablation.policy.loading import ADAPTER_FILE, load_adapted
 from ablation.policy.loss import NonFiniteLoss, policy_gradient_loss
 from ablation.policy.scoring import micro_batches, mismatch, token_logprobs
 
-CONFIG_FILE = "adapter_config.json"
-ADAPTER_FILE = "adapter_model.safetensors"
 OPTIMIZER_FILE = "optimizer.safetensors"
 transformers_logging.disable_progress_bar()  # the run has progress of its own
-
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-
-
-def load_tokenizer(base: Path) -> Any:
-    """The tokenizer, chat template included, of a model folder."""
-    return AutoTokenizer.from_pretrained(base, local_files_only=True)
 
 
 class LocalPolicy:
@@ -45,11 +35,7 @@ class LocalPolicy:
         torch.utils.deterministic.fill_uninitialized_memory = False  # costs time and guards only against reading garbage
         self.plan = plan
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        base_model = AutoModelForCausalLM.from_pretrained(
-            base, dtype=DTYPES[plan.model.dtype], attn_implementation="sdpa", local_files_only=True
-        )
-        _check_lora(plan, start_adapter, tied=bool(base_model.config.tie_word_embeddings))
-        self.model = PeftModel.from_pretrained(base_model, start_adapter, is_trainable=True, autocast_adapter_dtype=True)
+        self.model = load_adapted(plan, base, start_adapter)
         self.model.to(self.device).eval()  # eval: no dropout, so a logprob is a function of weights and tokens
         self.causal = self.model.get_base_model()
         self.trainable = {name: weight for name, weight in sorted(self.model.named_parameters()) if weight.requires_grad}
@@ -140,9 +126,9 @@ class LocalPolicy:
         """Adapter in peft's format (usable without this program) and Adam's state, as safetensors."""
         self.model.save_pretrained(str(folder), save_embedding_layers=False)
         (folder / "README.md").unlink(missing_ok=True)  # peft's empty model card
-        config = json.loads((folder / CONFIG_FILE).read_bytes())
+        config = json.loads((folder / ADAPTER_CONFIG).read_bytes())
         config["target_modules"] = sorted(config["target_modules"])  # a set, written in the order of the process's hash seed
-        write_json(folder / CONFIG_FILE, config)
+        write_json(folder / ADAPTER_CONFIG, config)
         state = {}
         for name, weight in self.trainable.items():
             for field, value in self.optimizer.state.get(weight, {}).items():
@@ -170,6 +156,11 @@ class LocalPolicy:
     def adapter_sha256(self) -> str:
         """SHA-256 over name and float32 bytes of every adapter weight, in name order."""
         return _tensors_digest(self.trainable)
+
+    @property
+    def context(self) -> int | None:
+        """Most tokens, prompt included, that the model was made for; None if it does not say."""
+        return getattr(self.causal.config, "max_position_embeddings", None)
 
     @property
     def _layers(self) -> int:
@@ -202,25 +193,3 @@ def _tensors_digest(tensors: dict[str, torch.Tensor]) -> str:
         digest.update(name.encode() + b"\0")
         digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy())
     return digest.hexdigest()
-
-
-def _check_lora(plan: Plan, adapter: Path, *, tied: bool) -> None:
-    """The adapter on disk is the one that the plan describes, and one that can be trained."""
-    lora = plan.model.lora
-    try:
-        config = json.loads((adapter / "adapter_config.json").read_bytes())
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{adapter}: no readable adapter_config.json: {error}") from error
-    found = {"rank": config.get("r"), "alpha": config.get("lora_alpha"), "targets": sorted(config.get("target_modules") or [])}
-    wanted = {"rank": lora.rank, "alpha": lora.alpha, "targets": sorted(lora.targets)}
-    for name, value in wanted.items():
-        if found[name] != value:
-            raise UsageError(
-                f"model.lora.{name}: the plan says {value}, the start adapter has {found[name]}",
-                hint=f"Adapter: {adapter}. Correct the plan before it is locked, or name the adapter that it means.",
-            )
-    if tied and "lm_head" in lora.targets:
-        raise UsageError(
-            "model.lora.targets: `lm_head` shares its matrix with the input embeddings in this model",
-            hint="An adapter on it could not be merged without changing the inputs too: leave lm_head out.",
-        )

@@ -14,6 +14,7 @@ GRADERS = ("integer", "exact")
 """Graders by name; `problems.grade` has their rules."""
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+-]{0,99}")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _FIELDS = ("id", "source", "prompt", "grader", "gold")
 
 
@@ -91,6 +92,8 @@ def _parse(line: bytes, where: str) -> Problem:
             raise UsageError(f"{where}: {name}: is missing", hint=f"Every problem has {', '.join(_FIELDS)}.")
         if not isinstance(values[name], str):
             raise UsageError(f"{where}: {name}: found {_kind(values[name])}, not a text", hint='Put it in quotes: "42", not 42.')
+        if _SURROGATE.search(values[name]):
+            raise UsageError(f"{where}: {name}: holds half of a character (a lone surrogate)", hint="Write the text as UTF-8.")
     if not _ID.fullmatch(values["id"]):
         raise UsageError(
             f"{where}: id: `{values['id']}` is not an id", hint="Letters, digits and . _ / + -, at most 100, no spaces."

@@ -50,8 +50,6 @@ def token_ids(tokenizer: ChatTokenizer, tokens: ThinkingTokens) -> TokenIds:
         UsageError: one of them is not exactly one token of this tokenizer, or two of them are the same token.
     """
     end = tuple(_one_token(tokenizer, text, f"model.tokens.end[{place}]") for place, text in enumerate(tokens.end))
-    if not end:
-        raise UsageError("model.tokens.end: is empty", hint="Name at least one token that ends a turn.")
     opening = _one_token(tokenizer, tokens.open, "model.tokens.open")
     closing = _one_token(tokenizer, tokens.close, "model.tokens.close")
     ids = TokenIds(opening, closing, end)
@@ -65,10 +63,8 @@ def render_prompt(tokenizer: ChatTokenizer, problem: Problem, effort: str, token
     """The prompt of `problem` at `effort`: one user turn and the generation prompt; the template gets `reasoning_effort`.
 
     Raises:
-        UsageError: the tokenizer has no chat template, or the template fails.
+        UsageError: the tokenizer has no chat template, or the template fails or renders nothing.
     """
-    from jinja2 import TemplateError
-
     ids = token_ids(tokenizer, tokens)
     if not tokenizer.chat_template:
         raise UsageError(
@@ -82,12 +78,17 @@ def render_prompt(tokenizer: ChatTokenizer, problem: Problem, effort: str, token
             return_dict=False,
             reasoning_effort=effort,
         )
-    except TemplateError as error:
+    except Exception as error:  # a template is a program: it can fail in any way
         raise UsageError(
             f"problem `{problem.id}` at effort `{effort}`: the chat template failed: {error}",
             hint="Fix the chat template of model.base, or leave this effort out of problems.cells.",
         ) from error
     prompt = [int(token) for token in rendered]
+    if not prompt:
+        raise UsageError(
+            f"problem `{problem.id}` at effort `{effort}`: the chat template renders nothing",
+            hint="Fix the chat template of model.base.",
+        )
     return Prompt(prompt, ids_sha256(prompt), ends_inside_thinking(prompt, ids))
 
 

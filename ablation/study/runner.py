@@ -188,7 +188,8 @@ class Study:
         return self._policy
 
     def _load(self) -> None:
-        from ablation.policy.local import LocalPolicy, load_tokenizer
+        from ablation.policy.loading import load_tokenizer
+        from ablation.policy.local import LocalPolicy
 
         base = locate(self.plan.model.base, self.locked.path)
         self.reporter.say(f"loading {self.plan.model.base.at}")
@@ -196,8 +197,10 @@ class Study:
         self.ids = token_ids(self.tokenizer, self.plan.model.tokens)
         pad = self.tokenizer.pad_token_id
         adapter = locate(self.plan.model.start_adapter, self.locked.path)
-        self._policy = LocalPolicy(self.plan, base, adapter, self.ids.end, self.ids.end[0] if pad is None else pad)
         self.prompts = Prompts(self.plan, self.problems, self.tokenizer)
+        policy = LocalPolicy(self.plan, base, adapter, self.ids.end, self.ids.end[0] if pad is None else pad)
+        self.prompts.check_context(policy.context, self.plan.sampling.max_tokens)
+        self._policy = policy
         self.engine = engine(self.plan.policy.threads, self.plan.model.dtype)
         self.sampler = StageSampler(self.plan, self._policy, self.prompts, self.tokenizer, self.ids, self.journal, self.reporter)
         self.journal.append(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from ablation.errors import IntegrityError
+from ablation.errors import IntegrityError, UsageError
 from ablation.files import sha256_bytes, sha256_file
 from ablation.plan.model import Plan
 from ablation.policy.base import Policy, SampledTokens, SampleRequest
@@ -55,6 +55,16 @@ class Prompts:
             Cell(problem, effort): render_prompt(tokenizer, problems[problem], effort, plan.model.tokens)
             for problem, effort in plan.cells
         }
+
+    def check_context(self, context: int | None, max_tokens: int) -> None:
+        """Raise `UsageError` if a prompt and the tokens that may follow it do not fit into the model's context."""
+        cell, prompt = max(self._by_cell.items(), key=lambda one: len(one[1].ids))
+        if context is not None and len(prompt.ids) + max_tokens > context:
+            raise UsageError(
+                f"sampling.max_tokens: {max_tokens} tokens after the prompt of {cell.id} ({len(prompt.ids)} tokens) do not fit "
+                f"into the model's context of {context} tokens",
+                hint="Beyond its context a model's logprobs mean nothing: a plan with a lower cap or shorter problems is needed.",
+            )
 
     def __getitem__(self, cell: Cell) -> Prompt:
         return self._by_cell[cell]

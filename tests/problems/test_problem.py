@@ -64,3 +64,10 @@ def test_an_empty_or_missing_file_is_refused(tmp_path):
         load(tmp_path, "", " ")
     with pytest.raises(UsageError, match=r"missing\.jsonl: could not be read: No such file"):
         load_problems(tmp_path / "missing.jsonl")
+
+
+def test_half_a_character_is_refused(tmp_path):
+    path = tmp_path / "p.jsonl"
+    path.write_text('{"id": "a", "source": "s", "prompt": "1\\ud800", "grader": "integer", "gold": "1"}\n')
+    with pytest.raises(UsageError, match=r"p.jsonl:1: prompt: holds half of a character"):
+        load_problems(path)

@@ -68,8 +68,7 @@ def test_token_ids():
         (ThinkingTokens(open="hi again", end=["<end>"]), "model.tokens.open: `hi again` is 2 tokens"),
         (ThinkingTokens(close="</thought>", end=["<end>"]), "model.tokens.close: `</thought>` is not in the vocabulary"),
         (ThinkingTokens(end=["<end>", "hi low xhigh"]), r"model.tokens.end\[1\]: `hi low xhigh` is 3 tokens"),
-        (ThinkingTokens(end=[]), "model.tokens.end: is empty"),
-        (ThinkingTokens(end=["</think>"]), "two of them are the same"),
+        (ThinkingTokens.model_construct(open="<think>", close="</think>", end=["</think>"]), "two of them are the same"),
     ],
 )
 def test_a_token_that_is_not_one_token_is_refused(tokens, said):
@@ -82,3 +81,7 @@ def test_a_missing_or_failing_template_is_one_clear_error():
         render_prompt(tokenizer(None), PROBLEM, "low", TOKENS)
     with pytest.raises(UsageError, match="problem `p` at effort `medium`: the chat template failed: no medium here"):
         render_prompt(tokenizer("{{ raise_exception('no ' + reasoning_effort + ' here') }}"), PROBLEM, "medium", TOKENS)
+    with pytest.raises(UsageError, match="problem `p` at effort `low`: the chat template failed: can only concatenate str"):
+        render_prompt(tokenizer("{{ reasoning_effort + 1 }}"), PROBLEM, "low", TOKENS)
+    with pytest.raises(UsageError, match="problem `p` at effort `low`: the chat template renders nothing"):
+        render_prompt(tokenizer("{# #}"), PROBLEM, "low", TOKENS)

@@ -1,0 +1,81 @@
+"""From the model folders of a plan to one model with one adapter, whole: a weight that is not on disk is never made up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import PeftModel, get_peft_model_state_dict
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from ablation.errors import UsageError
+from ablation.plan.load import field_path
+from ablation.plan.model import Plan
+from ablation.plan.model_files import ADAPTER_CONFIG, adapter_problems, base_problems
+
+ADAPTER_FILE = "adapter_model.safetensors"
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+# What transformers, peft, tokenizers and safetensors raise for files that they cannot use.
+_UNUSABLE = (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError, ImportError, SafetensorError)
+
+
+def load_tokenizer(base: Path) -> Any:
+    """The tokenizer, chat template included, of a model folder. Raises `UsageError` if there is none that can be used."""
+    try:
+        return AutoTokenizer.from_pretrained(base, local_files_only=True)
+    except _UNUSABLE as error:
+        raise _unusable("model.base", base, "tokenizer", error) from error
+
+
+def load_adapted(plan: Plan, base: Path, start_adapter: Path) -> PeftModel:
+    """The frozen base with the trainable start adapter, every weight of both read from disk.
+
+    Raises `UsageError` if a file cannot be used, a weight is missing, of another shape or not finite, or the adapter is not the
+    one that the plan describes.
+    """
+    problems = adapter_problems(plan, start_adapter)
+    problems += [one for one in base_problems(plan, base) if one[0][:2] in (("model", "lora"), ("model", "base"))]
+    if problems:
+        raise UsageError(
+            "\n".join(f"{field_path(path)}: {text}" for path, text in problems),
+            hint="Correct the plan before it is locked, or name the files that it means.",
+        )
+    try:
+        base_model, loaded = AutoModelForCausalLM.from_pretrained(
+            base, dtype=DTYPES[plan.model.dtype], attn_implementation="sdpa", local_files_only=True, output_loading_info=True
+        )
+    except _UNUSABLE as error:
+        raise _unusable("model.base", base, "model", error) from error
+    missing = sorted(map(str, [*loaded["missing_keys"], *loaded["mismatched_keys"]]))
+    if missing:
+        raise UsageError(
+            f"model.base: {base}: {len(missing)} weights are not in the model's files, for instance {missing[0]}",
+            hint="They would be random numbers. Name the whole model.",
+        )
+    path = start_adapter / ADAPTER_FILE
+    try:
+        stored = load_file(path)
+        model = PeftModel.from_pretrained(base_model, str(start_adapter), is_trainable=True, autocast_adapter_dtype=True)
+    except _UNUSABLE as error:
+        raise _unusable("model.start_adapter", start_adapter, "adapter", error) from error
+    wanted = get_peft_model_state_dict(model, save_embedding_layers=False).keys()
+    for names, what in ((wanted - stored.keys(), "is missing"), (stored.keys() - wanted, "has no place in this model")):
+        if names:
+            raise UsageError(
+                f"model.start_adapter: {path}: weight `{min(names)}` {what}",
+                hint=f"{ADAPTER_CONFIG} and {ADAPTER_FILE} must be of one adapter, and of this model.",
+            )
+    broken = [name for name, weight in sorted(stored.items()) if not torch.isfinite(weight).all()]
+    if broken:
+        raise UsageError(f"model.start_adapter: {path}: weight `{broken[0]}` holds numbers that are not finite")
+    return model
+
+
+def _unusable(field: str, folder: Path, what: str, error: Exception) -> UsageError:
+    reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return UsageError(
+        f"{field}: {folder}: no usable {what}: {reason}", hint="Look at the folder: a file is missing, cut or of another model."
+    )
