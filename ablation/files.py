@@ -90,6 +90,7 @@ def write_folder(path: Path, fill: Callable[[Path], None]) -> None:
             fill(temporary)
             write_json(temporary / MARKER, {"files": folder_files(temporary)})
             for file in temporary.iterdir():
+                file.chmod(0o644)  # some writers make files that only their owner can read
                 with file.open("rb") as written:
                     os.fsync(written.fileno())
             sync_folder(temporary)
