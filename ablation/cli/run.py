@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import typer
@@ -22,7 +27,7 @@ def run(
     """
     from ablation.cli.progress import make_reporter
     from ablation.errors import UsageError
-    from ablation.plan.choose import choose_plan
+    from ablation.plan.choose import choose_plan, plan_option
     from ablation.study.workspace import gate, run_root
 
     if every == (arm is not None):
@@ -38,15 +43,37 @@ def run(
     from ablation.study.runner import open_study
 
     root = run_root(locked, run_folder)
-    with make_reporter() as reporter, open_study(locked, root, reporter) as study:
+    options = plan_option(locked.path) + (f" --run {run_folder}" if run_folder else "")
+    this = "--all" if every else f"--arm {arm}" + (f" --family {family}" if family else "")
+    started = time.monotonic()
+    with _goes_on_with(f"ablation run {this}{options}"), make_reporter() as reporter, open_study(locked, root, reporter) as study:
         if every:
             study.run_all()
         else:
             study.run_arm(family or locked.plan.main_family, arm)
+    following = "ablation verdict" if every else "ablation run --all"
     if as_json:
         typer.echo(json.dumps({"run": str(root), "plan": locked.digest, "arms": [arm] if arm else list(locked.plan.arms)}))
     else:
-        typer.echo(f"done: {root}", err=True)
+        minutes, seconds = divmod(round(time.monotonic() - started), 60)
+        typer.echo(f"done in {minutes} min {seconds} s: {root}\nnext: {following}{options}", err=True)
+
+
+@contextmanager
+def _goes_on_with(command: str) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the run with one line that says how it goes on, and 128 + the signal's number as exit code."""
+
+    def terminated(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, terminated)
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit) as stop:
+        print(f"stopped; nothing that was written is lost. Go on with: {command}", file=sys.stderr)
+        raise typer.Exit(130 if isinstance(stop, KeyboardInterrupt) else int(stop.code or 0)) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _need_local_extra() -> None:

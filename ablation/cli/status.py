@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
+
+if TYPE_CHECKING:
+    from ablation.plan.lock import LockedPlan
+    from ablation.study.state import RunState
 
 
 def status(
@@ -15,7 +20,7 @@ def status(
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
     """Show what is locked, what has been sampled and trained, and whether a runner is at work."""
-    from ablation.plan.choose import choose_plan
+    from ablation.plan.choose import choose_plan, plan_option
     from ablation.plan.lock import verify_lock
     from ablation.study.runlock import runner_at_work
     from ablation.study.state import run_state
@@ -36,7 +41,19 @@ def status(
     for arm in state.arms:
         end = "stopped by a stop rule" if arm.stopped else f"readout: {arm.readout}"
         typer.echo(f"arm      {arm.family}/{arm.arm}: {arm.updates_done} of {arm.updates} updates, {end}")
-    if all(arm.finished for arm in state.arms):
-        typer.echo("next     ablation verdict")
-    else:
-        typer.echo("next     ablation run --all")
+    finished = all(arm.finished for arm in state.arms) and _replicated(root, locked, state)
+    options = plan_option(locked.path) + (f" --run {run_folder}" if run_folder else "")
+    typer.echo(f"next     {'ablation verdict' if finished else 'ablation run --all'}{options}")
+
+
+def _replicated(root: Path, locked: LockedPlan, state: RunState) -> bool:
+    """Whether the arm that the plan replicates beside the control, if there is one, has come to its end."""
+    from ablation.errors import IncompleteError
+    from ablation.verdict.run import first_stable_arm
+
+    try:
+        stable = first_stable_arm(root, locked)
+    except IncompleteError:  # undecided: the verdict says why, and running on cannot change it
+        return True
+    family = locked.plan.verdict.replication.family
+    return stable is None or any(arm.finished for arm in state.arms if (arm.family, arm.arm) == (family, stable))

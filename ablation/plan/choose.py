@@ -33,3 +33,12 @@ def choose_plan(option: Path | None, folder: Path = Path("plans")) -> Path:
             hint="Lock one with `ablation plan lock PLAN`, or say which one with --plan PLAN.",
         )
     raise UsageError(f"there is no plan in {folder}/", hint="Start one with `ablation plan new NAME`, or name it with --plan.")
+
+
+def plan_option(path: Path, folder: Path = Path("plans")) -> str:
+    """` --plan PATH` for a printed command, or nothing where commands find this plan by themselves."""
+    try:
+        alone = choose_plan(None, folder).resolve() == Path(path).resolve()
+    except UsageError:
+        alone = False
+    return "" if alone else f" --plan {path}"

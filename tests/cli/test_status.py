@@ -1,0 +1,52 @@
+"""`ablation status`, and how a run is stopped by a signal, on a real run."""
+
+import signal
+import subprocess
+
+import pytest
+
+from tests.study.mini import ablation, command, environment, mini_tree, write_plan
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("status")
+    assert ablation(folder, "plan", "lock", str(write_plan(folder, mini_tree()))).returncode == 0
+    return folder
+
+
+def next_command(folder) -> str:
+    return ablation(folder, "status").stdout.splitlines()[-1].split(maxsplit=1)[1]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_run_with_the_command_that_goes_on(folder, number, code):
+    process = subprocess.Popen(command("run", "--all"), cwd=folder, env=environment(), stderr=subprocess.PIPE, text=True)
+    process.stderr.readline()  # at work
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert errors.splitlines()[-1] == "stopped; nothing that was written is lost. Go on with: ablation run --all"
+
+
+def test_status_leads_to_the_verdict(folder):
+    assert next_command(folder) == "ablation run --all"
+    one_arm = ablation(folder, "run", "--arm", "C")
+    assert one_arm.stderr.splitlines()[-1] == "next: ablation run --all"
+    done = ablation(folder, "run", "--all")
+    assert done.stderr.splitlines()[-1] == "next: ablation verdict"
+    assert next_command(folder) == "ablation verdict"
+    assert ablation(folder, "verdict").returncode == 0
+
+
+def test_with_two_locked_plans_printed_commands_name_theirs(folder):
+    other = write_plan(folder, mini_tree() | {"name": "other"})
+    assert ablation(folder, "plan", "lock", str(other)).returncode == 0
+    try:
+        shown = ablation(folder, "status", "--plan", "plans/other.yaml").stdout
+        assert shown.splitlines()[-1].endswith("ablation run --all --plan plans/other.yaml")
+    finally:
+        other.with_suffix(".lock").unlink()
+        other.unlink()
