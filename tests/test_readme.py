@@ -1,0 +1,41 @@
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = ["README.md", "plans/README.md", "runs/README.md", "runs/records/smollm2/README.md", "ablation/assets/README.md"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_relative_link_leads_somewhere(page):
+    text = (ROOT / page).read_text()
+    for target in re.findall(r"\]\(([^)#:]+?)(?:#[^)]*)?\)", text):
+        assert (ROOT / page).parent.joinpath(target).exists(), f"{page}: {target}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_that_is_shown_exists(page):
+    from typer.main import get_command
+
+    from ablation.cli.main import app
+
+    root = get_command(app)
+    for line in re.findall(r"^ {4}(ablation .*)$", (ROOT / page).read_text(), flags=re.MULTILINE):
+        words = line.split("#")[0].split()[1:]
+        command = root
+        while words and hasattr(command, "commands") and not words[0].startswith("-"):
+            assert words[0] in command.commands, f"{page}: {line}"
+            command = command.commands[words.pop(0)]
+        known = {name for parameter in command.params for name in parameter.opts} | {"--help"}
+        assert {word for word in words if word.startswith("--")} <= known, f"{page}: {line}"
+
+
+def test_the_record_in_the_repository_is_judged_as_its_page_says():
+    from ablation.plan.lock import verify_lock
+    from ablation.verdict.run import judge_run
+
+    root = ROOT / "runs" / "records" / "smollm2"
+    found = judge_run(root, verify_lock(root / "plan.yaml"))
+    assert found.label == "NOT_REPLICATED"
+    assert {reason.code for reason in found.reasons} == {"CONTROL_NOT_DAMAGED"}
