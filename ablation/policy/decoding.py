@@ -78,7 +78,10 @@ def uniforms(seed: int, count: int) -> np.ndarray:
 
 def choose_tokens(raw_logprobs_BV: torch.Tensor, uniforms_B: torch.Tensor, decoding: Decoding) -> torch.Tensor:
     """Sample one token a row by inverting the cumulative distribution (float64) at the row's uniform."""
-    logits_BV = raw_logprobs_BV if decoding.temperature == 1.0 else raw_logprobs_BV / decoding.temperature
+    logits_BV = raw_logprobs_BV
+    if decoding.temperature != 1.0:
+        # From the largest down and in float64, so that a temperature near 0 gives 0 and -inf, never 0 / 0.
+        logits_BV = (logits_BV - logits_BV.max(dim=-1, keepdim=True).values).double() / decoding.temperature
     ids_BV = None
     if decoding.top_k and decoding.top_k < logits_BV.shape[1]:
         logits_BV, ids_BV = torch.topk(logits_BV, decoding.top_k, dim=-1)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from transformers.utils import logging as transformers_logging
 
@@ -123,11 +124,21 @@ class LocalPolicy:
         return UpdateStats(loss, grad_norm, len(trainer_all), stepped, mismatch(trainer_all, np.concatenate(sampler)))
 
     def save(self, folder: Path) -> None:
-        """Adapter in peft's format (usable without this program) and Adam's state, as safetensors."""
+        """Adapter in peft's format (usable without this program) and Adam's state, as safetensors.
+
+        Raises `OSError` if the disk refuses, as every write does.
+        """
+        try:
+            self._save(folder)
+        except SafetensorError as error:  # how safetensors says that the disk is full
+            raise OSError(str(error)) from error
+
+    def _save(self, folder: Path) -> None:
         self.model.save_pretrained(str(folder), save_embedding_layers=False)
         (folder / "README.md").unlink(missing_ok=True)  # peft's empty model card
         config = json.loads((folder / ADAPTER_CONFIG).read_bytes())
         config["target_modules"] = sorted(config["target_modules"])  # a set, written in the order of the process's hash seed
+        config["base_model_name_or_path"] = self.plan.model.base.at  # not where this machine has it
         write_json(folder / ADAPTER_CONFIG, config)
         state = {}
         for name, weight in self.trainable.items():

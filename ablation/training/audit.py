@@ -14,9 +14,13 @@ import numpy as np
 
 from ablation.training.weights import Weights
 
+SUMS = ("absolute_weight", "net_weight", "net_share", "negative_share", "truncated_share", "kl_share")
+
 
 def audit_weights(weights: Weights, truncated_R: np.ndarray, sources: Sequence[str], efforts: Sequence[str]) -> dict[str, Any]:
-    """Signs, shares and net of the weights, in all and per source and effort. A share of nothing is null."""
+    """Signs, shares and net of the weights, in all and per source and effort. A share of nothing is null,
+    and so is every sum with a weight that is not finite.
+    """
     report = _shares(weights, truncated_R, np.arange(len(truncated_R)))
     for name, labels in (("by_source", sources), ("by_effort", efforts)):
         report[name] = {
@@ -29,6 +33,9 @@ def audit_weights(weights: Weights, truncated_R: np.ndarray, sources: Sequence[s
 
 def _shares(weights: Weights, truncated_R: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
     parts = [weights.tokens[row] for row in rows]
+    counted = {"rollouts": len(rows), "weighted_tokens": int(sum(np.count_nonzero(part) for part in parts))}
+    if not all(np.isfinite(part).all() for part in parts):  # sums and shares of such weights are no numbers either
+        return counted | dict.fromkeys(SUMS)
     positive = math.fsum(float(part[part > 0].sum()) for part in parts)
     negative = -math.fsum(float(part[part < 0].sum()) for part in parts)
     absolute = positive + negative
@@ -39,13 +46,5 @@ def _shares(weights: Weights, truncated_R: np.ndarray, rows: np.ndarray) -> dict
     def share(part: float) -> float | None:
         return part / absolute if absolute else None
 
-    return {
-        "rollouts": len(rows),
-        "weighted_tokens": int(sum(np.count_nonzero(part) for part in parts)),
-        "absolute_weight": absolute,
-        "net_weight": net,
-        "net_share": share(net),
-        "negative_share": share(negative),
-        "truncated_share": share(truncated),
-        "kl_share": share(kl),
-    }
+    values = (absolute, net, share(net), share(negative), share(truncated), share(kl))
+    return counted | dict(zip(SUMS, values, strict=True))

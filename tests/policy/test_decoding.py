@@ -93,3 +93,16 @@ def test_streams_of_neighbouring_seeds_share_nothing():
 def test_padding_attends_to_itself_and_nothing_attends_to_padding():
     mask = prefill_mask(torch.tensor([[False, True, True]]))[0, 0]
     assert mask.tolist() == [[True, False, False], [False, True, False], [False, True, True]]
+
+
+@pytest.mark.parametrize("temperature", [1e-300, 1e-38, 1e-6])
+def test_a_temperature_near_0_takes_the_most_likely_token(temperature):
+    raw_BV = torch.log_softmax(torch.tensor([[0.0, 3.0, 1.0, 2.9], [5.0, 0.0, 0.0, 0.0]]), dim=-1)
+    picked = choose_tokens(raw_BV, torch.tensor([0.999, 0.0], dtype=torch.float64), decoding(temperature=temperature))
+    assert picked.tolist() == [1, 0]
+
+
+def test_a_huge_temperature_is_uniform():
+    raw_BV = torch.log_softmax(torch.tensor([[0.0, 50.0, 1.0, 2.0]] * 4), dim=-1)
+    uniforms_B = torch.tensor([0.1, 0.3, 0.6, 0.9], dtype=torch.float64)
+    assert choose_tokens(raw_BV, uniforms_B, decoding(temperature=1e300)).tolist() == [0, 1, 2, 3]

@@ -7,6 +7,7 @@ import torch
 from safetensors.torch import load_file
 
 from ablation.errors import IntegrityError, UsageError
+from ablation.files import DiskError, write_folder
 from ablation.policy.base import SampleRequest, ScoreRow, TrainRow
 from ablation.policy.local import LocalPolicy
 
@@ -107,6 +108,8 @@ def test_save_and_load_continue_bit_for_bit(policy, tmp_path):
     assert policy.adapter_sha256() == straight
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["adapter_config.json", "adapter_model.safetensors", "optimizer.safetensors"]
+    config = json.loads((tmp_path / "adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == policy.plan.model.base.at  # no path of this machine
 
 
 def test_a_resume_without_optimizer_state_is_another_run(policy, tmp_path):
@@ -166,3 +169,15 @@ def test_an_adapter_of_another_shape_is_refused(model_folders, small_plan, tmp_p
     (tmp_path / "adapter" / "adapter_config.json").write_text(json.dumps(config | {"r": 8}))
     with pytest.raises(UsageError, match=r"model.lora.rank: the plan says 4, the start adapter has 8"):
         LocalPolicy(small_plan, base, tmp_path / "adapter", end_ids=(END,), pad_id=PAD)
+
+
+def test_a_disk_that_refuses_while_saving_is_an_oserror(policy, tmp_path, monkeypatch):
+    from safetensors import SafetensorError
+
+    def full(*_, **__):
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr("ablation.policy.local.save_file", full)
+    with pytest.raises(DiskError, match="could not be written: .*No space left on device"):
+        write_folder(tmp_path / "checkpoint", policy.save)
+    assert list(tmp_path.iterdir()) == []

@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 
@@ -27,3 +29,14 @@ def test_a_share_of_nothing_is_null():
     weights = Weights([np.zeros(3)], [np.zeros(3)], np.zeros(1), ["p@low"])
     found = audit_weights(weights, np.array([False]), ["math"], ["low"])
     assert found["negative_share"] is None and found["truncated_share"] is None
+
+
+@pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])
+def test_weights_that_are_not_finite_have_no_shares_and_stay_json(broken):
+    tokens = [np.array([1.0, broken]), np.array([-1.0]), np.array([np.inf])]
+    weights = Weights(tokens, [np.zeros(2), np.zeros(1), np.zeros(1)], np.zeros(3), [])
+    found = audit_weights(weights, np.array([False, True, False]), ["math", "code", "math"], ["low", "low", "low"])
+    assert found["negative_share"] is None and found["absolute_weight"] is None and found["net_weight"] is None
+    assert found["weighted_tokens"] == 4
+    assert found["by_source"]["code"]["negative_share"] == 1.0
+    json.dumps(found, allow_nan=False)
