@@ -1,6 +1,7 @@
 """Reading the journal of a run, and whether it tells of everything that is on disk.
 
-The journal binds the rollouts: `stage_sampled` holds the digest of the stage's `stage.json`, which holds those of its parts.
+The journal binds the rollouts: `stage_sampled` holds the digest of the stage's `stage.json`, which holds those of its parts;
+`update_trained` and `arm_stopped` hold those of `audit.json` and `stopped.json`.
 It is written before the stage is marked as complete, so a kill can leave an event without its stage, but never a
 stage without its event: a stage, checkpoint or stop that the journal does not tell of means that the journal was cut.
 """
@@ -98,7 +99,10 @@ class _Disk:
     """Complete stage -> SHA-256 of its `stage.json`."""
     trained: list[tuple[str, str]]
     """(arm, `update-K`) with a checkpoint."""
-    stopped: list[str]
+    stopped: dict[str, str]
+    """Arm that a stop rule ended -> SHA-256 of its `stopped.json`."""
+    audits: dict[tuple[str, str], str]
+    """(arm, `update-K`) -> SHA-256 of its `audit.json`."""
 
 
 def _on_disk(run: RunFolder) -> _Disk:
@@ -107,8 +111,12 @@ def _on_disk(run: RunFolder) -> _Disk:
 
     stages = {name(path.parent): sha256_file(path) for path in sorted(run.root.glob("*/*/*/stage.json"))}
     updates = [marker.parent.parent for marker in sorted(run.root.glob(f"*/*/update-*/checkpoint/{MARKER}"))]
-    stopped = [name(path.parent) for path in sorted(run.root.glob("*/*/stopped.json"))]
-    return _Disk(stages, [(name(update.parent), update.name) for update in updates], stopped)
+    stopped = {name(path.parent): sha256_file(path) for path in sorted(run.root.glob("*/*/stopped.json"))}
+    audits = {
+        (name(path.parent.parent), path.parent.name): sha256_file(path)
+        for path in sorted(run.root.glob("*/*/update-*/audit.json"))
+    }
+    return _Disk(stages, [(name(update.parent), update.name) for update in updates], stopped, audits)
 
 
 def _untold(disk: _Disk, events: list[dict[str, Any]]) -> list[str]:
@@ -118,8 +126,8 @@ def _untold(disk: _Disk, events: list[dict[str, Any]]) -> list[str]:
         return [event for event in events if event.get("event") == kind]
 
     sampled = {event.get("stage"): event.get("stage_sha256") for event in of("stage_sampled")}
-    trained = {(event.get("arm"), f"update-{event.get('update')}") for event in of("update_trained")}
-    stopped = {event.get("arm") for event in of("arm_stopped")}
+    trained = {(event.get("arm"), f"update-{event.get('update')}"): event.get("audit_sha256") for event in of("update_trained")}
+    stopped = {event.get("arm"): event.get("stopped_sha256") for event in of("arm_stopped")}
     lines = [f"does not tell of the stage {name}, which is complete" for name in disk.stages if name not in sampled]
     lines += [
         f"tells of another {name}/stage.json than the one that is there"
@@ -130,6 +138,17 @@ def _untold(disk: _Disk, events: list[dict[str, Any]]) -> list[str]:
         f"does not tell of the training of {arm}/{update}, which has a checkpoint"
         for arm, update in disk.trained
         if (arm, update) not in trained
+    ]
+    # An event of an earlier version of this program names no digest; an audit may wait for the event that follows it.
+    lines += [
+        f"tells of another {'/'.join(update)}/audit.json than the one that is there"
+        for update, digest in disk.audits.items()
+        if trained.get(update) not in (None, digest)
+    ]
+    lines += [
+        f"tells of another {arm}/stopped.json than the one that is there"
+        for arm, digest in disk.stopped.items()
+        if stopped.get(arm) not in (None, digest)
     ]
     return lines + [
         f"does not tell that a stop rule ended {arm}, which has a stopped.json" for arm in disk.stopped if arm not in stopped

@@ -82,6 +82,15 @@ def finish_stage(folder: Path, info: StageInfo, parts: Sequence[str]) -> None:
     files.write_bytes(stage_file(folder), stage_record(folder, info, parts))
 
 
+def stage_info(folder: Path) -> StageInfo:
+    """The settings of the complete stage in `folder`. Raises `IntegrityError` if its `stage.json` cannot be read."""
+    marker = stage_file(folder)
+    try:
+        return _info_from(json.loads(marker.read_bytes())["info"], str(marker))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _not_a_stage_file(marker, error) from None
+
+
 def stage_is_complete(folder: Path) -> bool:
     """True if the stage was marked as complete; `read_stage` proves that its parts are still what they were."""
     return stage_file(folder).is_file()
@@ -132,8 +141,8 @@ def read_stage(folder: Path, *, verify: bool = True) -> Stage:
         info = _info_from(content["info"], str(marker))
         entries = [(entry["name"], entry["rows"], entry["sha256"]) for entry in content["parts"]]
         total = content["rollouts"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise IntegrityError(f"{marker}: is not a readable stage file ({type(error).__name__}: {error})") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _not_a_stage_file(marker, error) from None
     listed = {name for name, _, _ in entries}
     stray = [path.name for path in stage_parts(folder) if path.name not in listed]
     if stray:
@@ -239,6 +248,10 @@ def _info_from(content: dict, where: str) -> StageInfo:
         return StageInfo(**content | {"end_ids": tuple(content["end_ids"])})
     except (TypeError, KeyError) as error:
         raise IntegrityError(f"{where}: the stage's settings are not readable ({error})") from None
+
+
+def _not_a_stage_file(marker: Path, error: Exception) -> IntegrityError:
+    return IntegrityError(f"{marker}: is not a readable stage file ({type(error).__name__}: {error})")
 
 
 def _unreadable(path: Path, error: Exception) -> IntegrityError:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ablation.errors import GateError, IntegrityError, StopRuleFired
-from ablation.files import remove_partial, write_json
+from ablation.files import json_bytes, remove_partial, sha256_bytes, write_bytes, write_json
 from ablation.measures.measure import measure
 from ablation.plan.deviations import opened_by
 from ablation.plan.locate import locate
@@ -23,7 +23,7 @@ from ablation.rollouts.folder import RunFolder, measures_file
 from ablation.rollouts.journal_chain import check_journal
 from ablation.rollouts.outcomes import Outcomes, outcomes
 from ablation.rollouts.schema import Cell, StageInfo
-from ablation.rollouts.store import read_stage, stage_is_complete
+from ablation.rollouts.store import read_stage, stage_info, stage_is_complete
 from ablation.study.deviations import take_up_deviations
 from ablation.study.environment import engine, environment
 from ablation.study.journal import Journal
@@ -128,8 +128,10 @@ class Study:
         fired = fired_rule(self.plan.stop_rules, metrics)
         if fired is not None:
             # The event goes first, see StageSampler.sample.
-            self.journal.append("arm_stopped", arm=f"{family}/{arm}", rule=fired["rule"], update=k, reason=fired["reason"])
-            write_json(self.run.stopped(family, arm), fired)
+            record = json_bytes(fired)
+            told = {"arm": f"{family}/{arm}", "rule": fired["rule"], "update": k, "reason": fired["reason"]}
+            self.journal.append("arm_stopped", **told, stopped_sha256=sha256_bytes(record))
+            write_bytes(self.run.stopped(family, arm), record)
             self._raise_if_stopped(family, arm)
 
     def _raise_if_stopped(self, family: str, arm: str) -> None:
@@ -217,6 +219,7 @@ class Study:
 
     def _sample(self, folder: Path, family: str, arm: str, stage: str, update: int, cells: list[Cell]) -> None:
         policy = self.policy
+        self._check_engine()
         sampling = self.plan.sampling
         info = StageInfo(
             plan_digest=self.locked.digest,
@@ -233,6 +236,23 @@ class Study:
             engine=self.engine,
         )
         self.sampler.sample(folder, info, stage_items(self.plan, family, stage, update, cells))
+
+    def _check_engine(self) -> None:
+        """Raise IntegrityError if the run began with another engine: what it pairs would differ by more than the arm."""
+        first = self.run.sweep(self.plan.main_family)
+        if not stage_is_complete(first):
+            return  # its parts are compared one by one
+        began = stage_info(first).engine
+        changed = [
+            f"{name} {began.get(name)} -> {self.engine.get(name)}"
+            for name in began.keys() | self.engine.keys()
+            if began.get(name) != self.engine.get(name)
+        ]
+        if changed:
+            raise IntegrityError(
+                f"{self.run.root}: this run began with another engine: {', '.join(sorted(changed))}",
+                hint="A run never mixes engines: go on with the machine and versions that it began with, or start another.",
+            )
 
 
 @contextmanager

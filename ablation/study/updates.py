@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ablation.files import folder_is_complete, write_folder, write_json
+from ablation.files import folder_is_complete, sha256_file, write_folder, write_json
 from ablation.measures.measure import measure
 from ablation.plan.arms import Arm
 from ablation.plan.model import Plan
@@ -79,6 +79,7 @@ def train_on_stage(
         tokens=stats.tokens,
         stepped=stats.stepped,
         seconds=round(seconds, 3),
+        audit_sha256=sha256_file(folder / "audit.json"),
     )
     return audit
 

@@ -5,7 +5,7 @@ import pytest
 
 from ablation.chain import Head
 from ablation.errors import IntegrityError
-from ablation.files import write_folder, write_json
+from ablation.files import sha256_file, write_folder, write_json
 from ablation.rollouts.journal_chain import check_journal, read_journal
 from tests.verdict.study import lock_small, start_run, tell, write_stage, write_stop
 
@@ -127,3 +127,18 @@ def test_a_torn_end_is_said(study):
 def test_a_folder_in_which_nothing_has_run_passes(tmp_path):
     state = check_journal(tmp_path / "none", "a" * 64)
     assert (state.head, state.began) == (Head(0, "0" * 64), None)
+
+
+@pytest.mark.parametrize(
+    ("name", "event", "path"), [("audit", "update_trained", "main/C/update-2"), ("stopped", "arm_stopped", "main/N")]
+)
+def test_an_audit_or_a_stop_that_was_edited_is_not_that_of_the_journal(study, name, event, path):
+    run, locked = study
+    file = run.root / path / f"{name}.json"
+    write_json(file, {"rule": "logprob_fell", "share": 0.5})
+    check_journal(run.root, locked.digest)  # an event of an earlier version names no digest
+    arm = "main/C" if name == "audit" else "main/N"
+    tell(run, locked, event, arm=arm, update=2, **{f"{name}_sha256": sha256_file(file)})
+    check_journal(run.root, locked.digest)
+    write_json(file, {"rule": "logprob_fell", "share": 0.1})
+    assert f"tells of another {path}/{name}.json than the one that is there" in refused(run, locked)

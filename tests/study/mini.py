@@ -34,10 +34,10 @@ def write_plan(folder: Path, tree: dict) -> Path:
     return path
 
 
-def ablation(folder: Path, *arguments: str, **options) -> subprocess.CompletedProcess:
-    """Run the command line in `folder`, as a user would."""
+def ablation(folder: Path, *arguments: str, more: dict[str, str] | None = None, **options) -> subprocess.CompletedProcess:
+    """Run the command line in `folder`, as a user would; `more` is added to the environment."""
     return subprocess.run(
-        command(*arguments), cwd=folder, capture_output=True, text=True, env=environment(), check=False, **options
+        command(*arguments), cwd=folder, capture_output=True, text=True, env=environment() | (more or {}), check=False, **options
     )
 
 

@@ -173,3 +173,18 @@ def test_a_stop_rule_ends_an_arm_with_5_and_the_study_goes_on(tmp_path):
     assert ablation(tmp_path, "run", "--arm", "C").returncode == 5  # still, and nothing is trained again
     rest = ablation(tmp_path, "run", "--all")
     assert rest.returncode == 0 and "main/N: stop rule" in rest.stderr
+
+
+def test_a_run_never_goes_on_under_another_engine(finished, tmp_path):
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
+    run = tmp_path / "runs" / "mini"
+    (run / "verdict.json").unlink(missing_ok=True)
+    shutil.rmtree(run / "main" / "XK" / "readout")
+    before = contents(run)
+    refused = ablation(tmp_path, "run", "--arm", "XK", more={"ATEN_CPU_CAPABILITY": "default"})
+    assert refused.returncode == 3, refused.stderr
+    assert "this run began with another engine: cpu_capability" in refused.stderr and "Traceback" not in refused.stderr
+    assert contents(run) == before
+    again = ablation(tmp_path, "run", "--arm", "XK")
+    assert again.returncode == 0, again.stderr
+    assert contents(run) == contents(finished / "runs" / "mini")
