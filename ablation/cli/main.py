@@ -8,15 +8,37 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from ablation.cli import journal, plan, prepare, run, status, verdict
 from ablation.errors import AblationError, ExitCode, UsageError
 
+
+class _Passed(Exception):
+    """Carries past typer what it would turn into an exit code without a word."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+class _Commands(TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (KeyboardInterrupt, BrokenPipeError) as error:
+            raise _Passed(error) from error
+        except SystemExit as ended:  # what rich makes of a broken pipe
+            if isinstance(ended.__context__, BrokenPipeError):
+                raise _Passed(ended.__context__) from ended
+            raise
+
+
 app = typer.Typer(
     name="ablation",
+    cls=_Commands,
     help="Pre-registered ablations of RL fine-tuning: write a plan, lock it, run it, let the rules speak.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -46,21 +68,45 @@ def _root(version: bool = typer.Option(False, "--version", callback=_version, is
 
 def main() -> NoReturn:
     """Run the command line; an expected error is one or two lines on stderr and its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # a terminal that cannot show a character gets its escape
+            stream.reconfigure(errors="backslashreplace")
     try:
-        app(standalone_mode=True)
+        code = _run()
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:  # the reader of our output has gone (`ablation status | head`)
+        _drop_output()
+        code = ExitCode.DONE
     except AblationError as error:
         fail(error)
-    except KeyboardInterrupt:
-        print("\ninterrupted: run the same command again and it goes on from here", file=sys.stderr)
-        raise SystemExit(130) from None
-    except BrokenPipeError:  # the reader of our output has gone (`ablation status | head`)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(ExitCode.DONE) from None
     except OSError as error:  # a file that cannot be read or a disk that refuses, wherever it was met
-        if error.filename is None or error.strerror is None:
+        if error.strerror is None:
             raise
+        if error.filename is None:
+            _drop_output()
+            fail(UsageError(f"the output could not be written: {error.strerror}"))
         fail(UsageError(f"{os.fsdecode(error.filename)}: {error.strerror}", hint="Look at the path and its permissions."))
-    raise SystemExit(ExitCode.DONE)
+    raise SystemExit(code)
+
+
+def _run() -> int | str | None:
+    """The exit code of the command, as typer raises it."""
+    try:
+        app(standalone_mode=True)
+    except SystemExit as ended:
+        return ended.code
+    except _Passed as passed:
+        if not isinstance(passed.error, KeyboardInterrupt):
+            raise passed.error from None
+        print("\ninterrupted: run the same command again and it goes on from here", file=sys.stderr)
+        return 130
+    return ExitCode.DONE
+
+
+def _drop_output() -> None:
+    """What is still in the buffer of stdout would fail once more when the program ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def fail(error: AblationError) -> NoReturn:

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from tests.study.mini import ROOT, ablation, environment, mini_tree, write_plan
+from tests.study.mini import ROOT, ablation, command, environment, mini_tree, write_plan
 
 HEAVY = ("torch", "transformers", "peft", "pydantic", "numpy", "pyarrow", "scipy", "pandas", "yaml", "rich")
 
@@ -75,3 +75,38 @@ def test_a_lock_named_as_the_plan_is_left_alone(tmp_path):
         done = ablation(tmp_path, *arguments)
         assert done.returncode == 2 and f"Name the plan: {plan}." in done.stderr
     assert lock.read_bytes() == before and sorted(path.name for path in plan.parent.iterdir()) == ["mini.lock", "mini.yaml"]
+
+
+@pytest.mark.parametrize("reader", ["true", "head -1 > /dev/null"])
+@pytest.mark.parametrize("wanted", [["plan", "show"], ["plan", "check"]])
+def test_a_reader_that_leaves_early_is_no_error(tmp_path, reader, wanted):
+    shown = f"{' '.join(command(*wanted))} {ROOT / 'plans' / 'quickstart.yaml'} | {reader}; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", shown], capture_output=True, text=True, env=environment(), cwd=tmp_path, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_output_that_cannot_be_written_is_one_line(tmp_path):
+    with open("/dev/full", "w") as full:
+        asked = command("plan", "show", str(ROOT / "plans" / "quickstart.yaml"))
+        done = subprocess.run(asked, stdout=full, stderr=subprocess.PIPE, text=True, env=environment(), cwd=tmp_path, check=False)
+    assert (done.returncode, done.stderr) == (2, "the output could not be written: No space left on device\n")
+
+
+def test_a_terminal_without_unicode_gets_escapes(tmp_path):
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = ablation(tmp_path, "plan", "review", str(ROOT / "plans" / "quickstart.yaml"), more=ascii_only)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.isascii() and "\\u" in done.stdout
+
+
+def test_ctrl_c_says_that_the_same_command_goes_on(tmp_path):
+    code = (
+        "import sys, ablation.cli.main as m, ablation.cli.plan as p;"
+        "m.app.registered_commands.clear();\n"
+        "@m.app.command('wait')\n"
+        "def wait():\n    raise KeyboardInterrupt\n"
+        "sys.argv = ['ablation', 'wait']; m.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=False)
+    assert done.returncode == 130
+    assert done.stderr == "\ninterrupted: run the same command again and it goes on from here\n"
