@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import sys
 import time
@@ -43,7 +44,7 @@ def run(
     from ablation.study.runner import open_study
 
     root = run_root(locked, run_folder)
-    options = plan_option(locked.path) + (f" --run {run_folder}" if run_folder else "")
+    options = plan_option(locked.path) + (f" --run {shlex.quote(str(run_folder))}" if run_folder else "")
     this = "--all" if every else f"--arm {arm}" + (f" --family {family}" if family else "")
     started = time.monotonic()
     with _goes_on_with(f"ablation run {this}{options}"), make_reporter() as reporter, open_study(locked, root, reporter) as study:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,7 +43,7 @@ def status(
         end = "stopped by a stop rule" if arm.stopped else f"readout: {arm.readout}"
         typer.echo(f"arm      {arm.family}/{arm.arm}: {arm.updates_done} of {arm.updates} updates, {end}")
     finished = all(arm.finished for arm in state.arms) and _replicated(root, locked, state)
-    options = plan_option(locked.path) + (f" --run {run_folder}" if run_folder else "")
+    options = plan_option(locked.path) + (f" --run {shlex.quote(str(run_folder))}" if run_folder else "")
     typer.echo(f"next     {'ablation verdict' if finished else 'ablation run --all'}{options}")
 
 

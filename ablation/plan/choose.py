@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from ablation.errors import UsageError
@@ -41,4 +42,4 @@ def plan_option(path: Path, folder: Path = Path("plans")) -> str:
         alone = choose_plan(None, folder).resolve() == Path(path).resolve()
     except UsageError:
         alone = False
-    return "" if alone else f" --plan {path}"
+    return "" if alone else f" --plan {shlex.quote(str(path))}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -63,8 +64,9 @@ def mutated(draw) -> bytes:
     return "\n".join(lines).encode("utf-8", "surrogatepass")
 
 
+@pytest.mark.slow
 @given(mutated())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=2000, deadline=None)
 def test_a_mutated_plan_is_read_or_refused(data):
     try:
         loaded = parse_plan(Path("x.yaml"), data)
