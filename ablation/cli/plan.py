@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
+import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from ablation.cli import plan_proofs
-from ablation.cli.plan_power import luck_before_lock, power, refuse_idle_rules
+from ablation.cli.plan_power import luck_before_lock, power
 from ablation.cli.plan_review import review
-
-if TYPE_CHECKING:
-    from ablation.plan.load import LoadedPlan
 
 app = typer.Typer(no_args_is_help=True, help="Write, check, review and lock a plan.")
 app.command()(power)
@@ -31,35 +28,48 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout; e
 def new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the study: letters, digits, - and _.")],
     folder: Annotated[Path, typer.Option(help="Where to write NAME.yaml.")] = Path("plans"),
+    start: Annotated[
+        Path | None, typer.Option("--from", metavar="PLAN", help="Copy this plan, comments too, under the new name.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a commented starting plan. `check` and `lock` refuse it until its placeholders are filled in."""
+    """Write a commented starting plan. `check` and `lock` refuse it until its placeholders are filled in.
+
+    With --from it is a copy of a valid plan that differs in its name alone.
+    """
+    from ablation.cli.plan_copy import name_in_yaml, renamed
     from ablation.errors import UsageError
     from ablation.files import write_bytes
     from ablation.plan.load import template
+    from ablation.plan.yaml_reader import PLACEHOLDER
 
     name = name.removesuffix(".yaml")
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}", name):
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}", name) or PLACEHOLDER.match(name):
         raise UsageError(
-            f"`{name}` is not a name", hint="Use at most 40 letters, digits, `-` and `_`; begin with a letter or digit."
+            f"`{name}` is not a name",
+            hint="Use at most 40 letters, digits, `-` and `_`; begin with a letter or digit, not with TODO.",
         )
     path = folder / f"{name}.yaml"
     if path.exists():
         raise UsageError(f"{path}: is there already; nothing was written", hint="Choose another name.")
-    write_bytes(path, template(name))
-    _emit(as_json, {"plan": str(path)}, f"{path} written. Replace every TODO in it, then: ablation plan check {path}")
+    if start is None:
+        write_bytes(path, template(name_in_yaml(name)))
+        todo = "Replace every TODO in it"
+    else:
+        write_bytes(path, renamed(start, path, name))
+        todo = f"It is {start} under another name: change what your study changes"
+    _emit(as_json, {"plan": str(path)}, f"{path} written. {todo}, then: ablation plan check {path}")
 
 
 @app.command()
 def check(file: PlanFile, as_json: Json = False) -> None:
     """Say everything that is wrong with a plan, with file, line and column; or one line with its digest."""
-    from ablation.plan.load import PlanError, field_path, load_plan
+    from ablation.cli.plan_check import checked_plan
+    from ablation.plan.load import PlanError, field_path
     from ablation.plan.locate import missing_resources
 
     try:
-        loaded = load_plan(file)
-        refuse_idle_rules(loaded)
-        check_problem_files(loaded)
+        loaded = checked_plan(file)
     except PlanError as error:
         if as_json:  # more than the program's general error object: every problem on its own
             problems = [
@@ -67,7 +77,7 @@ def check(file: PlanFile, as_json: Json = False) -> None:
                 for fault in error.problems
             ]
             _print_json({"plan": str(file), "ok": False, "problems": problems})
-            _note(error.message)
+            _note("\n".join(error.lines()))
             raise typer.Exit(int(error.exit_code)) from None
         raise
     missing = missing_resources(loaded)
@@ -112,23 +122,21 @@ def show(
 @app.command()
 def lock(file: PlanFile, as_json: Json = False) -> None:
     """Lock a plan, once: write PLAN's .lock and print the digest that reviewers compare."""
+    from ablation.cli.plan_check import checked_plan
     from ablation.plan.choose import lock_path
-    from ablation.plan.load import load_plan
     from ablation.plan.lock import already_locked, lock_plan
 
     if lock_path(file).exists():
         raise already_locked(file)
-    loaded = load_plan(file)
-    refuse_idle_rules(loaded)
-    check_problem_files(loaded)
+    loaded = checked_plan(file)
     luck, lines = luck_before_lock(loaded)
     locked = lock_plan(file, loaded)
     for name, why in locked.owed.items():
-        _note(f"owed, so this plan cannot run yet: {name}: {why}")
+        _note(_wrapped(f"owed, so this plan cannot run yet: {name}: {why}"))
     result = {"plan": str(file), "lock": str(locked.path), "digest": locked.digest, "bytes_sha256": locked.bytes_sha256}
     result |= {"locked_at": locked.locked_at, "locked_by": locked.locked_by, "owed": locked.owed, "luck": luck}
     text = f"{locked.path} written at {locked.locked_at} by {locked.locked_by}\ndigest {locked.digest}"
-    _emit(as_json, result, "\n".join([text, *lines]))
+    _emit(as_json, result, "\n".join([text, *map(_wrapped, lines)]))
 
 
 @app.command()
@@ -199,15 +207,17 @@ def diff(
 
 
 @app.command()
-def digest(path: Annotated[Path, typer.Argument(help="A file or folder that a plan names.")], as_json: Json = False) -> None:
+def digest(
+    place: Annotated[str, typer.Argument(metavar="PATH", help="A file or folder, or package:, recipe:, hub: as in a plan.")],
+    as_json: Json = False,
+) -> None:
     """The digest that a plan's `sha256` needs for a file or folder."""
-    from ablation.errors import UsageError
     from ablation.files import sha256_path
+    from ablation.plan.locate import find_place
 
-    if not path.exists():
-        raise UsageError(f"{path}: there is no such file or folder")
+    path = find_place(place)
     value = sha256_path(path)
-    _emit(as_json, {"path": str(path), "sha256": value}, value)
+    _emit(as_json, {"at": place, "path": str(path), "sha256": value}, value)
 
 
 @app.command()
@@ -218,43 +228,9 @@ def schema() -> None:
     _print_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **Plan.model_json_schema()})
 
 
-def check_problem_files(loaded: LoadedPlan) -> None:
-    """Look into the problem files that are at hand.
-
-    Raises `PlanError` for a digest that is not the plan's, ids in `cells` that the file does not have, golds that do not
-    grade as correct, and held-out or never-used problems that are trained on. Files that are missing or owed are passed over.
-    """
-    from ablation.files import sha256_path
-    from ablation.plan.locate import locate, resources_of
-    from ablation.plan.model_files import model_problems
-    from ablation.plan.section import did_you_mean
-    from ablation.problems.grade import check_problems
-    from ablation.problems.problem import load_problems
-
-    plan, faults, files = loaded.plan, [], {}
-    for name, resource in resources_of(plan).items():
-        place = tuple(name.split("."))
-        path = locate(resource, loaded.path)
-        if resource.owed is not None or not os.path.exists(path):  # False, too, for a name that no file can have
-            continue
-        if resource.sha256 is not None and (found := sha256_path(path)) != resource.sha256:
-            faults.append(((*place, "sha256"), f"found {resource.sha256}, but the digest of {path} is {found}"))
-        elif place[-1] in ("training", "problems"):
-            files[name] = load_problems(path)
-            faults += [(place, f"{path}: {line}") for line in check_problems(files[name])]
-    faults += model_problems(plan, loaded.path)
-    training = files.get("problems.training")
-    if training is not None:
-        for effort, ids in plan.problems.cells.items():
-            for index, problem in enumerate(ids):
-                if problem not in training:
-                    at = ("problems", "cells", effort, index)
-                    faults.append((at, f"there is no problem `{problem}` in the file{did_you_mean(problem, training)}"))
-    trained = {problem for ids in plan.problems.cells.values() for problem in ids}
-    for name, problems in files.items():
-        if name != "problems.training" and (shared := sorted(trained & problems.keys())):
-            faults.append((tuple(name.split(".")), f"{len(shared)} of these problems are trained on: {', '.join(shared[:5])}"))
-    loaded.refuse(faults)
+def _wrapped(text: str) -> str:
+    """`text` in lines of at most 80 columns, as far as paths and digests allow."""
+    return textwrap.fill(text, 80, break_long_words=False, break_on_hyphens=False, subsequent_indent="  ")
 
 
 def _emit(as_json: bool, value: dict[str, Any], text: str) -> None:

@@ -169,7 +169,7 @@ def prove(
     from ablation.rollouts.seen import check_lock_copy, deviations_of_run
     from ablation.study.workspace import run_root
 
-    root = run_root(locked, run)
+    root = run_root(locked, _run_beside(locked.path) if run is None else run)
     if run is not None and not run.is_dir():
         raise UsageError(f"{run}: there is no such run folder")
     check_lock_copy(root, locked)
@@ -185,6 +185,14 @@ def prove(
             hint="Plan and lock fit each other, but are not what was signed, committed or dated: take them back from there.",
         )
     return Proved(proofs, deviations, root, state)
+
+
+def _run_beside(plan: Path) -> Path | None:
+    """The run folder that `plan` is the copy in, if it is one."""
+    from ablation.rollouts.folder import RunFolder
+
+    run = RunFolder(plan.parent)
+    return run.root if plan.name == run.plan.name and run.journal.is_file() else None
 
 
 def deviations_beside(loaded: LoadedPlan) -> list[dict[str, Any]]:

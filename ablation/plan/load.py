@@ -48,10 +48,10 @@ class LoadedPlan:
 class PlanError(UsageError):
     """A plan that is not valid; `problems` has all that is wrong with it, in the order of the file."""
 
-    def __init__(self, path: Path, problems: list[Fault]) -> None:
+    def __init__(self, path: Path, problems: list[Fault], hint: str | None = None) -> None:
         self.path = path
         self.problems = problems
-        super().__init__("\n".join(self._line(problem) for problem in problems))
+        super().__init__("\n".join(self._line(problem) for problem in problems), hint=hint)
 
     def _line(self, problem: Fault) -> str:
         where = field_path(problem.path)
@@ -59,7 +59,7 @@ class PlanError(UsageError):
         return f"{self.path}:{problem.line}:{problem.column}: {text}"
 
     def lines(self) -> list[str]:
-        return self.message.split("\n")
+        return self.message.split("\n") + ([self.hint] if self.hint else [])
 
 
 def load_plan(path: Path) -> LoadedPlan:

@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 import ablation
 from ablation.errors import IntegrityError, UsageError
 from ablation.files import sha256_path
 from ablation.plan.model import Plan
 from ablation.plan.resources import Resource
+
+SCHEMES = ("package:", "recipe:", "hub:")
 
 
 class HasPlan(Protocol):
@@ -48,6 +50,26 @@ def locate(resource: Resource, plan_path: Path) -> Path:
     return Path(plan_path).parent / resource.at
 
 
+def find_place(at: str) -> Path:
+    """The path of what a plan may write as `at`; a relative path is one from here.
+
+    Raises `UsageError` if it is not written as a place must be, or nothing is there.
+    """
+    try:
+        resource = Resource(at=at, owed="looked for by hand")
+    except ValidationError as error:
+        said = "; ".join(one["msg"].removeprefix("Value error, ") for one in error.errors())
+        raise UsageError(f"not a place: {said}") from None
+    path = locate(resource, Path("plan.yaml"))
+    if os.path.exists(path):
+        return path
+    if at.startswith("package:"):  # by hand it is more likely a wrong name than a broken installation
+        raise UsageError(f"`{at}`: there is no such file or folder: {path}")
+    if at.startswith(SCHEMES):
+        raise UsageError(f"`{at}` is not at {path}: {_remedy(resource, Path('PLAN'))}")
+    raise UsageError(f"{path}: there is no such file or folder")
+
+
 def resources_of(plan: Plan) -> dict[str, Resource]:
     """Field path -> resource, for every resource that the plan names."""
 
@@ -74,6 +96,13 @@ def missing_resources(loaded: HasPlan) -> list[str]:
     return lines
 
 
+def way_out(resource: Resource, path: Path, plan_path: Path) -> str:
+    """What to add to the message that `path` has another digest than the plan says; nothing where we do not know the cause."""
+    if not resource.at.startswith("recipe:"):
+        return ""
+    return f": another version of the recipe made it; remove {path}, then: ablation prepare {plan_path}"
+
+
 def _remedy(resource: Resource, plan_path: Path) -> str:
     if resource.at.startswith("recipe:"):
         return f"make it with `ablation prepare {plan_path}`"
@@ -98,7 +127,8 @@ def resource_digests(loaded: HasPlan) -> dict[str, dict[str, str | None]]:
         if resource.owed is None and digest is None and not resource.at.startswith("hub:"):
             problems.append(f"{name}: `{resource.at}` is not at {path}: {_remedy(resource, loaded.path)}")
         elif digest is not None and resource.sha256 not in (None, digest):
-            problems.append(f"{name}: {path} has the digest {digest}, but the plan says {resource.sha256}")
+            text = f"{name}: {path} has the digest {digest}, but the plan says {resource.sha256}"
+            problems.append(text + way_out(resource, path, loaded.path))
         result[name] = {"at": resource.at, "sha256": digest or resource.sha256, "owed": resource.owed}
     if problems:
         raise UsageError("\n".join(f"{loaded.path}: {problem}" for problem in problems))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import subprocess
@@ -49,7 +50,9 @@ def test_new_check_fill_in_lock(tmp_path, monkeypatch):
     for command in ("check", "lock"):
         refused = run(command, path)
         assert refused.code == 2
-        assert [tuple(map(int, line.split(":")[1:3])) for line in refused.err.split("\n")] == places
+        *faults, later = refused.err.split("\n")
+        assert [tuple(map(int, line.split(":")[1:3])) for line in faults] == places
+        assert later.startswith("Not looked at before the plan itself is right: the rules, the shape of the model, model.base, ")
         assert refused.err.count("still the placeholder") == len(places) == 24
     assert not Path("plans/my-study.lock").exists()
     again = run("new", "my-study")
@@ -71,10 +74,79 @@ def test_new_check_fill_in_lock(tmp_path, monkeypatch):
     assert run("verify", path).code == 0
 
 
-@pytest.mark.parametrize("name", ["a/b", "../x", "", "-x", "x" * 41, "TODO x"])
+@pytest.mark.parametrize("name", ["a/b", "../x", "", "-x", "x" * 41, "TODO x", "TODO-x"])
 def test_new_refuses_names_that_are_no_names(tmp_path, name):
     assert run("new", "--folder", tmp_path, "--", name).code == 2
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("name", "line"), [("123", 'name: "123"'), ("null", 'name: "null"'), ("no", "name: no")])
+def test_a_name_stays_text(plan, name, line):
+    """`no` is text in a plan as it is; a number is not."""
+    assert run("new", name, "--folder", plan.parent, "--from", plan).code == 0
+    assert (plan.parent / f"{name}.yaml").read_text().split("\n")[1] == line
+    assert load_plan(plan.parent / f"{name}.yaml").plan.name == name
+    assert run("new", name, "--folder", plan.parent / "other").code == 0
+    assert f"\n{line}\n" in (plan.parent / "other" / f"{name}.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("name: small\n", "name: mine\n"),
+        ("name:   'small'  # name: small\n", "name:   mine  # name: small\n"),
+        ('name:\n  "small" # é\n', "name:\n  mine # é\n"),
+        ("\r\nname: small\r\n", "\r\nname: mine\r\n"),
+        ('"name": small # small\n', '"name": mine # small\n'),
+    ],
+)
+@pytest.mark.parametrize("mark", ["", "\ufeff", "\ufeff# name: small\n"])
+def test_new_from_a_plan_changes_its_name_and_nothing_else(plan, old, new, mark):
+    plan.write_bytes((mark + TEXT.replace("name: small\n", old, 1)).encode())
+    made = run("new", "mine", "--folder", plan.parent, "--from", plan)
+    assert (made.code, made.err) == (0, "")
+    copy = plan.parent / "mine.yaml"
+    assert copy.read_bytes().decode() == mark + TEXT.replace("name: small\n", new, 1)
+    assert run("check", copy).code == 0
+    assert run("diff", plan, copy).out == f'{plan} -> {copy}\n  name: "small" -> "mine"\n'
+
+
+def test_new_refuses_to_copy_what_would_not_be_a_valid_plan(plan, tmp_path):
+    elsewhere = run("new", "mine", "--folder", tmp_path / "plans", "--from", plan)
+    assert elsewhere.code == 2
+    assert "names files relative to its own folder: base.bin, adapter.bin, problems.jsonl" in elsewhere.err
+    plan.write_text(TEXT.replace("name: small", "name: >-\n  small"))
+    block = run("new", "mine", "--folder", tmp_path, "--from", plan)
+    assert block.code == 2
+    assert f"{plan}:2:7: name: cannot be replaced; write `name: small` on one line" in block.err
+    plan.write_text(TEXT.replace("seed: 2", "seed: two"))
+    assert "families.replication.seed" in run("new", "mine", "--folder", tmp_path, "--from", plan).err
+    assert run("new", "mine", "--folder", tmp_path, "--from", tmp_path / "none.yaml").code == 2
+    assert not (tmp_path / "mine.yaml").exists()
+
+
+def test_the_worked_example_of_the_plan_language_is_a_study_that_can_be_locked(tmp_path, monkeypatch):
+    """plans/README.md, its first example, command by command."""
+    text = (PLANS / "README.md").read_text()
+    example = text[text.index("## A plan of your own") : text.index("## The commands")]
+    commands = re.findall(r"^    ablation plan (\S+) (.*?)(?: +#.*)?$", example, re.M)
+    assert [name for name, _ in commands] == ["new", "check", "diff", "check", "lock"]
+    arms = example[example.index("    arms:") :].split("\n\n")[0].replace("\n    ", "\n").removeprefix("    ")
+    monkeypatch.chdir(tmp_path)
+    Path("plans").mkdir()
+    Path("plans/quickstart.yaml").write_bytes((PLANS / "quickstart.yaml").read_bytes())
+    path = Path("plans/my-study.yaml")
+    for number, (name, arguments) in enumerate(commands):
+        if number == 2:
+            assert path.read_text().count("arms:") == 1
+            path.write_text(re.sub(r"^arms:\n(  .*\n)+", lambda _: arms + "\n", path.read_text(), flags=re.M))
+        done = run(name, *arguments.split())
+        assert (done.code, done.err) == (0, ""), arguments
+        if name == "check":
+            assert done.out.startswith("plans/my-study.yaml: valid, digest ")
+    plan = load_plan(path).plan
+    assert (plan.name, list(plan.arms)) == ("my-study", ["C", "P"])
+    assert Path("plans/my-study.lock").exists()
 
 
 def test_check(plan):
@@ -106,6 +178,42 @@ def test_check_names_the_line_of_a_problem_that_is_not_in_the_file(plan):
     assert not plan.with_suffix(".lock").exists()
 
 
+def test_check_looks_at_the_files_of_a_plan_that_is_not_valid(plan):
+    text = re.sub("(adapter.bin), sha256: [0-9a-f]+", r"\1", TEXT).replace("xhigh: [p00, p01", "xhigh: [p00, p0l")
+    plan.write_text(text)
+    bad = run("check", plan)
+    assert bad.code == 2
+    adapter, cell, later = bad.err.split("\n")
+    assert adapter.startswith(f"{plan}:6:18: model.start_adapter: needs `sha256` (or `owed: WHY`")
+    assert cell.startswith(f"{plan}:19:18: problems.cells.xhigh[1]: there is no problem `p0l` in the file; did you mean")
+    assert later == "Not looked at before the plan itself is right: the rules, the shape of the model, model.start_adapter."
+    as_json = run("check", plan, "--json")
+    assert [one["field"] for one in json.loads(as_json.out)["problems"]] == ["model.start_adapter", "problems.cells.xhigh[1]"]
+    plan.write_text(text.replace("cells:", "cels:").replace("at: problems.jsonl", "at: 3"))
+    assert run("check", plan).err.endswith(later[:-1] + ", problems.training.")
+
+
+def test_check_names_rules_and_files_at_once(plan):
+    plan.write_text(TEXT.replace("xhigh: [p00, p01", "xhigh: [p00, p0l").replace("measure: clean,", "measure: agent_turn,"))
+    cell, rule = run("check", plan).err.split("\n")
+    assert cell.startswith(f"{plan}:19:18: problems.cells.xhigh[1]: there is no problem `p0l`")
+    assert rule.startswith(f"{plan}:35:35: verdict.damage[0].measure: `agent_turn` under `change` can never be said")
+
+
+def test_a_part_that_another_version_of_a_recipe_made(plan, monkeypatch, tmp_path):
+    monkeypatch.setenv("ABLATION_CACHE", str(tmp_path / "cache"))
+    part = tmp_path / "cache" / "recipes" / "r" / "problems"
+    part.parent.mkdir(parents=True)
+    part.write_text("{}")
+    plan.write_text(TEXT.replace("at: problems.jsonl", 'at: "recipe:r/problems"'))
+    for command in ("check", "lock"):
+        bad = run(command, plan)
+        assert bad.code == 2
+        way_out = f"another version of the recipe made it; remove {part}, then: ablation prepare {plan}"
+        assert f"problems.training.sha256: found {load_plan(plan).plan.problems.training.sha256}, but the digest of" in bad.err
+        assert bad.err.endswith(way_out)
+
+
 def test_check_and_lock_refuse_other_bytes_than_the_plan_names(plan):
     plan.with_name("problems.jsonl").write_text("{}")
     for command in ("check", "lock"):
@@ -115,8 +223,6 @@ def test_check_and_lock_refuse_other_bytes_than_the_plan_names(plan):
 
 
 def test_check_refuses_a_gold_that_is_not_correct_against_itself(tmp_path):
-    import hashlib
-
     path = write_plan(tmp_path)
     problems = (tmp_path / "problems.jsonl").read_text()
     broken = problems.replace('"gold": "1"', '"gold": "one"', 1)
@@ -228,6 +334,42 @@ def test_show_resolved_is_the_same_plan(plan, tmp_path):
 def test_digest(plan):
     assert run("digest", plan.with_name("base.bin")).out.strip() == load_plan(plan).plan.model.base.sha256
     assert run("digest", plan.with_name("none")).code == 2
+
+
+def test_digest_of_places_as_a_plan_writes_them(monkeypatch, tmp_path):
+    model = load_plan(PLANS / "quickstart.yaml").plan.model
+    shown = json.loads(run("digest", model.base.at, "--json").out)
+    assert (shown["at"], shown["sha256"]) == (model.base.at, model.base.sha256)
+    none = run("digest", "package:none")
+    assert none.code == 2
+    assert none.err.startswith("`package:none`: there is no such file or folder: ")
+    monkeypatch.setenv("ABLATION_CACHE", str(tmp_path))
+    missing = run("digest", "recipe:smollm2/problems.jsonl")
+    assert missing.code == 2
+    assert "make it with `ablation prepare PLAN`" in missing.err
+    (tmp_path / "recipes" / "smollm2").mkdir(parents=True)
+    (tmp_path / "recipes" / "smollm2" / "problems.jsonl").write_bytes(b"abc")
+    abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # FIPS 180-4
+    assert run("digest", "recipe:smollm2/problems.jsonl").out == abc + "\n"
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    revision = "1d4bf0f2ff6012fd82039f2fa52739d0dd7c60c0"
+    (tmp_path / f"models--a--b/snapshots/{revision}").mkdir(parents=True)
+    (tmp_path / f"models--a--b/snapshots/{revision}/config.json").write_bytes(b"abc")
+    line = f"config.json\0{abc}\n"
+    assert run("digest", f"hub:a/b@{revision}").out == hashlib.sha256(line.encode()).hexdigest() + "\n"
+    bad = run("digest", "hub:a/b@main")
+    assert bad.code == 2
+    assert "allowed: `hub:ORG/NAME@REVISION`" in bad.err
+
+
+def test_what_lock_says_is_at_most_80_columns_wide(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("t.yaml").write_bytes((PLANS / "tessera.yaml").read_bytes())
+    locked = run("lock", "t.yaml")
+    lines = locked.err.split("\n") + locked.out.split("\n")[2:]  # after who locked it, and the digest
+    assert locked.code == 0
+    assert any(line.startswith("luck, by") for line in lines)
+    assert 60 < max(map(len, lines)) <= 80
 
 
 def test_schema_accepts_the_resolved_plan_and_closes_every_section():

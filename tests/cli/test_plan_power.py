@@ -118,8 +118,9 @@ def test_check_and_lock_refuse_a_rule_that_can_never_hold(plan):
 def test_lock_says_how_often_luck_would_decide(plan):
     locked = run("lock", plan)
     assert locked.code == 0
-    assert "luck, by 1,000 simulated studies: If there were no difference at all, NOT_REPLICATED would come out in" in locked.out
-    assert "Assumed, not measured: 60% correct, 13% truncated, 5% looping" in locked.out
+    words = " ".join(locked.out.split())
+    assert "luck, by 1,000 simulated studies: If there were no difference at all, NOT_REPLICATED would come out in" in words
+    assert "Assumed, not measured: 60% correct, 13% truncated, 5% looping" in words
 
 
 def test_lock_with_json(plan):

@@ -69,6 +69,19 @@ def test_every_later_label_shows_the_deviation(study):
     assert "Verdict: REPLICATED (deviations 1, 2)" in call("verdict")[1]
 
 
+def test_the_copy_in_a_run_folder_is_verified_with_its_journal(study, monkeypatch, tmp_path):
+    _, run, _ = study
+    head = json.loads(call("plan", "verify", "plans/small.yaml", "--json")[1])["journal"]
+    code, out, _ = call("plan", "verify", run.plan, "--json")
+    assert code == 0
+    assert (json.loads(out)["run"], json.loads(out)["journal"]) == (str(run.root), head)
+    monkeypatch.chdir(run.root)
+    code, out, _ = call("plan", "verify", "plan.yaml")
+    assert code == 0 and "chain whole" in out and "nothing has run" not in out
+    run.journal.write_bytes(run.journal.read_bytes().replace(b"sampled", b"simpled", 1))
+    assert call("plan", "verify", "plan.yaml")[0] == 3
+
+
 @pytest.mark.parametrize(
     ("label", "code"),
     [

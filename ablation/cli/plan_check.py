@@ -1,0 +1,123 @@
+"""What `plan check` and `plan lock` refuse: the plan itself, its rules, and what is in the files that are at hand."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ablation.cli.plan_power import refuse_idle_rules
+
+if TYPE_CHECKING:
+    from ablation.plan.load import LoadedPlan, PlanError
+    from ablation.plan.resources import Resource
+    from ablation.plan.yaml_reader import Document
+
+Found = tuple[tuple[str | int, ...], str]
+"""(path in the plan, what is wrong there)"""
+_NAMED = ("model.base", "model.start_adapter", "problems.training", "verdict.held_out.problems", "verdict.never_used.problems")
+
+
+def checked_plan(file: Path) -> LoadedPlan:
+    """The plan in `file`, if nothing is wrong with it, its rules and its files. Files that are missing or owed are passed over.
+
+    Raises `PlanError` with all that is wrong. For a plan that is not valid itself that is what the valid parts of it lead to,
+    and the error's hint names what was not looked at.
+    """
+    from ablation.plan.load import PlanError, load_plan, read_plan_file
+    from ablation.plan.locate import resources_of
+    from ablation.plan.model_files import model_problems
+    from ablation.plan.yaml_reader import read_yaml
+
+    try:
+        loaded = load_plan(file)
+    except PlanError as error:
+        document = read_yaml(read_plan_file(file))
+        if isinstance(document.value, dict):
+            raise _with_files(error, document) from None
+        raise
+    faults: list[Found] = []
+    try:
+        refuse_idle_rules(loaded)
+    except PlanError as error:
+        faults += [(fault.path, fault.text) for fault in error.problems]
+    plan = loaded.plan
+    faults += problem_faults(resources_of(plan), plan.problems.cells, file)
+    faults += model_problems(plan, file)
+    loaded.refuse(faults)
+    return loaded
+
+
+def problem_faults(resources: Mapping[str, Resource], cells: Mapping[str, list], plan_path: Path) -> list[Found]:
+    """What is wrong with the files in `resources` (field path -> resource) that are at hand.
+
+    A digest that is not the plan's, ids in `cells` that the training file does not have, golds that do not grade as correct,
+    and held-out or never-used problems that are trained on.
+    """
+    from ablation.errors import UsageError
+    from ablation.files import sha256_path
+    from ablation.plan.locate import locate, way_out
+    from ablation.plan.section import did_you_mean
+    from ablation.problems.grade import check_problems
+    from ablation.problems.problem import load_problems
+
+    faults: list[Found] = []
+    files = {}
+    for name, resource in resources.items():
+        place = tuple(name.split("."))
+        path = locate(resource, plan_path)
+        if resource.owed is not None or not os.path.exists(path):  # False, too, for a name that no file can have
+            continue
+        if resource.sha256 is not None and (found := sha256_path(path)) != resource.sha256:
+            text = f"found {resource.sha256}, but the digest of {path} is {found}{way_out(resource, path, plan_path)}"
+            faults.append(((*place, "sha256"), text))
+        elif place[-1] in ("training", "problems"):
+            try:
+                files[name] = load_problems(path)
+            except UsageError as error:
+                faults.append((place, " ".join(error.lines())))
+            else:
+                faults += [(place, f"{path}: {line}") for line in check_problems(files[name])]
+    training = files.get("problems.training")
+    if training is not None:
+        for effort, ids in cells.items():
+            for index, problem in enumerate(ids):
+                if isinstance(problem, str) and problem not in training:
+                    at = ("problems", "cells", effort, index)
+                    faults.append((at, f"there is no problem `{problem}` in the file{did_you_mean(problem, training)}"))
+    trained = {problem for ids in cells.values() for problem in ids if isinstance(problem, str)}
+    for name, problems in files.items():
+        if name != "problems.training" and (shared := sorted(trained & problems.keys())):
+            faults.append((tuple(name.split(".")), f"{len(shared)} of these problems are trained on: {', '.join(shared[:5])}"))
+    return faults
+
+
+def _with_files(error: PlanError, document: Document) -> PlanError:
+    """`error` and what is wrong in the files that the valid parts of its plan name."""
+    from pydantic import ValidationError
+
+    from ablation.plan.explain import fault_at
+    from ablation.plan.load import PlanError
+    from ablation.plan.resources import Resource
+
+    resources, invalid = {}, []
+    for name in _NAMED:
+        place = tuple(name.split("."))
+        try:
+            resources[name] = Resource.model_validate(_value(document, place))
+        except ValidationError:
+            invalid += [name] if place in document.values else []
+    cells = _value(document, ("problems", "cells"))
+    cells = {effort: ids for effort, ids in cells.items() if isinstance(ids, list)} if isinstance(cells, dict) else {}
+    faults = [fault_at(document, *found) for found in problem_faults(resources, cells, error.path)]
+    hint = f"Not looked at before the plan itself is right: {', '.join(['the rules', 'the shape of the model', *invalid])}."
+    return PlanError(error.path, sorted({*error.problems, *faults}), hint)
+
+
+def _value(document: Document, place: tuple[str, ...]) -> Any:
+    """What is at `place` in the file, None if there is nothing."""
+    value = document.value
+    for name in place:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
