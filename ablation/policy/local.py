@@ -139,6 +139,7 @@ class LocalPolicy:
         config = json.loads((folder / ADAPTER_CONFIG).read_bytes())
         config["target_modules"] = sorted(config["target_modules"])  # a set, written in the order of the process's hash seed
         config["base_model_name_or_path"] = self.plan.model.base.at  # not where this machine has it
+        config["base_model_name_or_path"] = self.plan.model.base.at  # peft's own is a path of this machine
         write_json(folder / ADAPTER_CONFIG, config)
         state = {}
         for name, weight in self.trainable.items():

@@ -181,3 +181,9 @@ def test_a_disk_that_refuses_while_saving_is_an_oserror(policy, tmp_path, monkey
     with pytest.raises(DiskError, match="could not be written: .*No space left on device"):
         write_folder(tmp_path / "checkpoint", policy.save)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_checkpoint_names_its_base_as_the_plan_does(policy, small_plan, tmp_path):
+    policy.save(tmp_path)
+    config = json.loads((tmp_path / "adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == small_plan.model.base.at == "package:tiny-reasoner/base"
