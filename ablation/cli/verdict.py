@@ -11,6 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from ablation.plan.lock import LockedPlan
+    from ablation.plan.model import Plan
     from ablation.verdict.model import Verdict
     from ablation.verdict.run import Locked
 
@@ -38,11 +39,11 @@ def verdict(
         from ablation.verdict.reported import judge_reported
 
         locked, note = _plan_of_measures(plan)
-        found = judge_reported(measures, locked)
+        judged, found = locked.plan, judge_reported(measures, locked)
         extra: dict[str, Any] = {"measures": str(measures)}
         said = [note] if note else []
     else:
-        found, root, said = _judge_folder(plan, run)
+        found, judged, root, said = _judge_folder(plan, run)
         written = _write(root, found)
         extra = {"run": str(root), "written": written is None}
         said += [written] if written else []
@@ -51,7 +52,7 @@ def verdict(
         content = found.as_json() | extra | {"exit_code": int(code), "warnings": said}
         typer.echo(json.dumps(content, ensure_ascii=False, allow_nan=False))
     else:
-        _print(found)
+        _print(found, judged)
     for line in [*said, *message]:
         print(line, file=sys.stderr)
     # a raised error would put a second object on stdout
@@ -84,8 +85,10 @@ def _plan_of_measures(option: Path | None) -> tuple[Locked, str | None]:
     return loaded, f"note: {path} is not locked, so nothing shows that its rules are older than these figures"
 
 
-def _judge_folder(plan: Path | None, run: Path | None) -> tuple[Verdict, Path, list[str]]:
-    """The verdict on a run folder, the folder, and what to say on stderr."""
+def _judge_folder(plan: Path | None, run: Path | None) -> tuple[Verdict, Plan, Path, list[str]]:
+    """The verdict on a run folder, its plan, the folder, and what to say on stderr."""
+    from shlex import quote
+
     from ablation.errors import IntegrityError
     from ablation.plan.choose import choose_plan
     from ablation.plan.lock import verify_lock
@@ -93,10 +96,12 @@ def _judge_folder(plan: Path | None, run: Path | None) -> tuple[Verdict, Path, l
     from ablation.verdict.run import judge_run
 
     if plan is None and run is not None:
-        locked, root = _own_plan(run), run
+        locked, root, options = _own_plan(run), run, None  # whose folder it is and which plan made it cannot be known
     else:
         locked = verify_lock(choose_plan(plan))
         root = run_root(locked, run)
+        named = {"--plan": plan, "--run": run}  # a plan that was not named is the only locked one, also for `ablation run`
+        options = "".join(f" {name} {quote(str(path))}" for name, path in named.items() if path is not None)
         if root.exists():
             own = _own_plan(root)
             if own.digest != locked.digest or own.bytes_sha256 != locked.bytes_sha256:
@@ -104,7 +109,8 @@ def _judge_folder(plan: Path | None, run: Path | None) -> tuple[Verdict, Path, l
                     f"{root}: is the run folder of another plan ({own.digest[:12]}, not {locked.digest[:12]} of {locked.path})",
                     hint="Name the run folder of this plan with --run, or leave --plan out to judge the folder by its own copy.",
                 )
-    return judge_run(root, locked), root, [f"note: {warning}" for warning in locked.warnings]
+    notes = [f"note: {warning}" for warning in locked.warnings]
+    return judge_run(root, locked, options), locked.plan, root, notes
 
 
 def _own_plan(root: Path) -> LockedPlan:
@@ -155,14 +161,17 @@ def _outcome(found: Verdict, expect: str | None) -> tuple[int, list[str]]:
         if found.missing:
             first, more = found.missing[0], len(found.missing) - 1
             others = f", and {more} more" if more else ""
-            return ExitCode.INCOMPLETE, [f"no verdict{expected}: {first.what}{others}", f"Next: {first.command}"]
+            return ExitCode.INCOMPLETE, [
+                f"no verdict{expected}: {first.what}{others}",
+                f"Next: {found.next_command or first.command}",
+            ]
         return ExitCode.INCOMPLETE, [f"no verdict{expected}: the label is {shown}"]
     if expect is not None:
         return ExitCode.LABEL_MISMATCH, [f"expected {expect}, found {shown}"]
     return ExitCode.DONE, []
 
 
-def _print(found: Verdict) -> None:
+def _print(found: Verdict, plan: Plan) -> None:
     from rich.console import Console
 
     from ablation.report.verdict_tables import print_verdict
@@ -170,4 +179,4 @@ def _print(found: Verdict) -> None:
     console = Console(highlight=False, soft_wrap=False)
     if not console.is_terminal:
         console = Console(width=80, highlight=False)
-    print_verdict(found, console)
+    print_verdict(found, plan, console)

@@ -1,4 +1,4 @@
-"""A verdict as tables and sentences for a terminal of 80 columns."""
+"""A verdict as tables and sentences for a terminal of 80 columns: the headline, what is behind it, the label once more."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from rich.table import Table
 from rich.text import Text
 
 from ablation.measures.bootstrap import REASONS, Estimate
+from ablation.plan.model import Plan
 from ablation.plan.rules import COUNT_MEASURES
 from ablation.plan.words import number
-from ablation.report.terminal import Page
+from ablation.report.arm_words import arm_in_words
+from ablation.report.terminal import Page, clean
 from ablation.verdict import model
 from ablation.verdict.exact import exact
+from ablation.verdict.labels import merged
 from ablation.verdict.model import ArmVerdict, Verdict
 from ablation.verdict.rules import STATED, RuleResult
 
@@ -26,24 +29,41 @@ _OPEN = (model.INCOMPLETE, model.UNDECIDED, model.NOT_RUN, model.MISSING, model.
 _SECTIONS = {"held_out": "held-out", "never_used": "never-used", "release": "release"}
 SHOWN_RATIOS = ("tokens_per_correct", "clean_length")
 NOTHING = "-"
+READOUT_LEGEND = (
+    "start = the model before training; change = against start\n"
+    "either = truncated or looping; the last two columns are ratios to start"
+)
+AUDIT_LEGEND = "net = sum of the weights / sum of the absolute weights"
 
 
-def print_verdict(verdict: Verdict, console: Console) -> None:
-    """Everything that a reader needs to check the labels, the headline last."""
-    for part in render(verdict):
-        console.print(Page(part), end="")
+class Command(str):
+    """A line that is to be copied, so it is never wrapped."""
+
+
+def print_verdict(verdict: Verdict, plan: Plan, console: Console) -> None:
+    """The headline first, then everything that a reader needs to check it. `plan`: the one that the verdict is of."""
+    for part in render(verdict, plan):
+        for piece in part if isinstance(part, list) else [part]:
+            if isinstance(piece, Command):
+                console.print(Text(clean(str(piece))), soft_wrap=True)
+            else:
+                console.print(Page(piece), end="")
         console.print()
+    console.print(Page(label_line(verdict)), end="")
 
 
-def render(verdict: Verdict) -> Iterator[RenderableType]:
-    """The parts of the page, top to bottom."""
-    yield Text(f"{verdict.plan}  {verdict.digest[:12]}  from {verdict.source}", style="bold")
-    if verdict.reported_by:
-        yield Text(f"Source: {verdict.reported_by}")
+def render(verdict: Verdict, plan: Plan) -> Iterator[RenderableType | list[RenderableType]]:
+    """The parts of the page, top to bottom; a list is one part in pieces."""
+    yield headline(verdict, plan)
+    yield arms_in_words(plan)
+    if verdict.missing:
+        yield missing(verdict)
     for family in dict.fromkeys(one.family for one in verdict.arms):
         arms = [one for one in verdict.arms if one.family == family and one.figures is not None]
         if arms:
             yield readouts(family, verdict.sweeps.get(family), arms)
+    if any(one.figures is not None for one in verdict.arms):
+        yield Text(READOUT_LEGEND)
     undefined = _undefined_ratios(verdict.arms)
     if undefined:
         yield Text("\n".join(undefined))
@@ -61,10 +81,76 @@ def render(verdict: Verdict) -> Iterator[RenderableType]:
             yield rules(f"{_SECTIONS[name].capitalize()}: {section.subject}", [("", section.rules)], "held", "failed")
     if verdict.counts:
         yield Text("\n".join(_count(one) for one in verdict.counts))
-    yield labels(verdict)
+    if verdict.arms or verdict.sections or verdict.journal is not None:
+        yield labels(verdict)
     if verdict.notes:
         yield Text("\n".join(f"Note: {note}" for note in verdict.notes))
     yield Text(f"What this does not prove: {model.UNIT_OF_CLAIM}")
+
+
+def label_line(verdict: Verdict) -> Text:
+    source = "computed from rollouts" if verdict.source == model.FROM_ROLLOUTS else verdict.source
+    return Text.assemble("Verdict: ", (verdict.shown(verdict.label), _style(verdict.label)), f"  ({source})")
+
+
+def headline(verdict: Verdict, plan: Plan) -> Group:
+    """What was asked, the label, what it means and why it came out."""
+    parts: list[RenderableType] = [Text.assemble((f"{verdict.plan}: ", "bold"), plan.question), Text(f"Digest: {verdict.digest}")]
+    if verdict.reported_by:
+        parts.append(Text(f"Source: {verdict.reported_by}"))
+    parts += [Text(), label_line(verdict), _indented(meaning(verdict, plan))]
+    parts += [_indented(f"{reason.code}: {reason.text}") for reason in merged(verdict.reasons)]
+    parts += [Text(f"{one.in_words()[0].upper()}{one.in_words()[1:]}") for one in verdict.deviations]
+    return Group(*parts)
+
+
+def meaning(verdict: Verdict, plan: Plan) -> str:
+    """What the headline's label says, in words that need no other page."""
+    families = f"{plan.main_family} and {plan.verdict.replication.family}"
+    asked = f"The contrast asked for (the control damaged and another arm stable, in both {families})"
+    return {
+        model.REPLICATED: f"{asked} appeared.",
+        model.NOT_REPLICATED: f"{asked} did not appear.",
+        model.UNDECIDED: f"{asked} may have appeared or not: a number that decides it is missing or undefined.",
+        model.INCOMPLETE: f"{asked} cannot be judged yet.",
+        model.NOT_RUN: f"{asked} was not judged.",
+    }[verdict.label]
+
+
+def arms_in_words(plan: Plan) -> Group:
+    """What each arm does; one that adds to an earlier arm is told by what it adds."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column()
+    earlier: dict[str, list[str]] = {}
+    for name, arm in plan.arms.items():
+        words = arm_in_words(arm, plan.training)
+        base = max((one for one in earlier if set(earlier[one]) <= set(words)), key=lambda one: len(earlier[one]), default=None)
+        said = words if base is None else [f"Like `{base}`.", *(line for line in words if line not in earlier[base])]
+        if name == plan.verdict.replication.control:
+            said = ["The control.", *said]
+        elif base is not None and len(said) == 1 and arm.note:
+            said = [*said, arm.note]
+        table.add_row(f"`{escape(name)}`", escape(" ".join(said)))
+        earlier[name] = words
+    return _titled("Arms", table)
+
+
+def missing(verdict: Verdict) -> list[RenderableType]:
+    """Each thing that is not there, above the command that makes it."""
+    parts: list[RenderableType] = [Text("Missing", style="bold")]
+    wanted: dict[str, list[str]] = {}
+    for gap in verdict.missing:
+        wanted.setdefault(gap.command, []).append(gap.what)
+    for command, things in wanted.items():
+        parts += [_indented(what) for what in things]
+        if verdict.next_command is None:
+            parts.append(_indented(f"Next: {command}"))
+        elif command != verdict.next_command or len(wanted) == 1:
+            parts.append(Command(f"    {command}"))
+    if len(wanted) > 1 and verdict.next_command is not None:
+        parts += [Text("All that is missing, with one command:"), Command(f"    {verdict.next_command}")]
+    return parts
 
 
 def readouts(family: str, sweep: Mapping[str, Any] | None, arms: Sequence[ArmVerdict]) -> Group:
@@ -136,7 +222,8 @@ def audits(found: Mapping[str, Mapping[str, Sequence[float]]]) -> Group:
         table.add_column(heading, justify="right", no_wrap=True)
     for arm, shares in found.items():
         table.add_row(escape(arm), *(_range(shares.get(name)) for name in columns))
-    return _titled("Audit of the weights: range over the updates, in % of the absolute weight", table)
+    title = "Audit of the weights: range over the updates, in % of the absolute weight"
+    return _titled(title, table, Text(AUDIT_LEGEND))
 
 
 def shown_number(one: RuleResult) -> str:
@@ -154,23 +241,21 @@ def shown_number(one: RuleResult) -> str:
 
 
 def labels(verdict: Verdict) -> Group:
-    """Every label with its reasons, the arms' first."""
+    """Every label beside the headline's, the arms' first."""
     parts: list[RenderableType] = []
     widest = max((len(one.name) for one in verdict.arms), default=0)
     for one in verdict.arms:
         parts.append(Text.assemble(f"{one.name:<{widest}}  ", (verdict.shown(one.label), _style(one.label))))
-    if parts:
+    if parts and verdict.sections:
         parts.append(Text())
-    parts.append(Text.assemble("Verdict: ", (verdict.shown(verdict.label), _style(verdict.label)), f"  ({verdict.source})"))
-    parts += [_indented(f"{reason.code}: {reason.text}") for reason in verdict.reasons]
-    parts += [_indented(f"missing: {gap.what}; {gap.command}") for gap in verdict.missing]
     for name, section in verdict.sections.items():
         parts.append(Text.assemble(f"{_SECTIONS[name].capitalize()}: ", (verdict.shown(section.label), _style(section.label))))
         if section.deviation:  # carried beside the label wherever it is shown
             parts.append(_indented(f"DEVIATION: {section.deviation}"))
         parts += [_indented(f"{reason.code}: {reason.text}") for reason in section.reasons]
-    parts += [Text(f"{one.in_words()[0].upper()}{one.in_words()[1:]}") for one in verdict.deviations]
     if verdict.journal is not None:
+        if parts:
+            parts.append(Text())
         parts.append(Text(f"Journal: {verdict.journal['length']} events, head {verdict.journal['head'][:16]}"))
     return Group(*parts)
 

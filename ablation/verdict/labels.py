@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ablation.plan.model import Plan
@@ -64,8 +64,11 @@ def replication(plan: Plan, verdict_of: Callable[[str, str], ArmVerdict | None])
         if one.label == STOPPED:
             found.reasons.append(_stopped(one, "so whether it is damaged was not measured"))
         else:
-            text = f"The control {control} is not damaged in {family}: no damage rule fired, so there is no damage to prevent."
-            found.reasons.append(Reason("CONTROL_NOT_DAMAGED", text))
+            text = (
+                f"The control `{control}` was not damaged in {family}: no damage rule fired. In those seeds this is no "
+                "evidence for or against the other arms: there was no damage for them to prevent."
+            )
+            found.reasons.append(Reason("CONTROL_NOT_DAMAGED", text, family))
     blocked = False
     for arm in (name for name in plan.arms if name != control):
         one = verdict_of(first, arm)
@@ -82,10 +85,11 @@ def replication(plan: Plan, verdict_of: Callable[[str, str], ArmVerdict | None])
                 found.reasons.append(_stopped(one, "so it is not shown to be stable again"))
             else:
                 fired = ", ".join(result.rule.name for result in one.rules if result.holds)
-                text = f"{found.stable_arm} was stable in {first} and is damaged in {second} ({fired})."
-                found.reasons.append(Reason("NOT_STABLE_AGAIN", text))
+                text = f"`{found.stable_arm}` was stable in {first} and is damaged in {second} ({fired})."
+                found.reasons.append(Reason("NOT_STABLE_AGAIN", text, second))
     elif not blocked:
-        found.reasons.append(Reason("NO_STABLE_ARM", f"No arm beside the control was stable in {first}."))
+        text = f"No arm beside the control `{control}` was stable in {first}."
+        found.reasons.append(Reason("NO_STABLE_ARM", text, first))
     if found.needed:
         found.label = INCOMPLETE
     elif found.reasons:
@@ -96,10 +100,10 @@ def replication(plan: Plan, verdict_of: Callable[[str, str], ArmVerdict | None])
             one = verdict_of(family, arm)
             assert one is not None
             why = "; ".join(f"{result.rule.name}: {result.reason}" for result in one.rules if result.holds is None)
-            found.reasons.append(Reason("UNDECIDED", f"{family}/{arm} is neither damaged nor stable: {why}."))
+            found.reasons.append(Reason("UNDECIDED", f"`{family}/{arm}` is neither damaged nor stable: {why}.", family))
     else:
         found.label = REPLICATED
-        text = f"{control} is damaged and {found.stable_arm} stable in both {first} and {second}."
+        text = f"The control `{control}` was damaged and `{found.stable_arm}` stable, in both {first} and {second}."
         found.reasons.append(Reason("CONTRAST_HELD_TWICE", text))
     return found
 
@@ -117,8 +121,31 @@ def _open(found: Replication, family: str, arm: str, one: ArmVerdict | None) -> 
 
 def _stopped(one: ArmVerdict, so: str) -> Reason:
     stop = one.stopped or {}
-    text = f"{one.name} was ended by stop rule `{stop.get('rule')}` after update {stop.get('update')} and has no readout, {so}."
-    return Reason("STOPPED", text)
+    text = f"`{one.name}` was ended by stop rule `{stop.get('rule')}` after update {stop.get('update')} and has no readout, {so}."
+    return Reason("STOPPED", text, one.family)
+
+
+def merged(reasons: Iterable[Reason]) -> list[Reason]:
+    """Reasons that say the same of several families as one that names them all: `in main and replication`."""
+    found: dict[tuple[str, str], tuple[Reason, list[str]]] = {}
+    for one in reasons:
+        words = one.text if one.family is None else one.text.replace(f" in {one.family}", " in \0", 1)
+        families = found.setdefault((one.code, words), (one, []))[1]
+        families += [] if one.family is None else [one.family]
+    together = []
+    for (code, words), (one, families) in found.items():
+        alone = len(families) < 2
+        together.append(one if alone else Reason(code, words.replace("\0", " and ".join(families), 1)))
+    return together
+
+
+def missing_reasons(text: str, headline: Replication) -> list[Reason]:
+    """Why there is no label yet, and whether REPLICATED is ruled out by what is there: no later result takes that back."""
+    found = [Reason("MISSING", text)]
+    if headline.reasons and headline.label != REPLICATED:
+        why = " ".join(one.text for one in merged(headline.reasons))
+        found.append(Reason("REPLICATED_RULED_OUT", f"REPLICATED can no longer come out, whatever is still missing. {why}"))
+    return found
 
 
 def must_hold(results: Sequence[RuleResult]) -> tuple[bool | None, list[Reason]]:

@@ -38,14 +38,16 @@ class Reason:
 
     code: str
     text: str
+    family: str | None = None
+    """The one family that it is about."""
 
-    def as_json(self) -> dict[str, str]:
-        return {"code": self.code, "text": self.text}
+    def as_json(self) -> dict[str, str | None]:
+        return {"code": self.code, "text": self.text, "family": self.family}
 
 
 @dataclass(frozen=True)
 class Missing:
-    """Something that the verdict needs and that is not there, and the command that makes it."""
+    """Something that the verdict needs and that is not there, and the command that makes it (or, if none can, who or what)."""
 
     what: str
     command: str
@@ -116,6 +118,7 @@ class Verdict:
     """The replication's label: the headline."""
     reasons: Sequence[Reason]
     missing: Sequence[Missing]
+    """Each thing once."""
     arms: Sequence[ArmVerdict]
     stable_arm: str | None = None
     """The first stable arm in plan order in the first family: the one that is replicated."""
@@ -133,6 +136,8 @@ class Verdict:
     """What was done otherwise than the plan says: every label carries their numbers wherever it is shown."""
     journal: dict[str, Any] | None = None
     """Length and head of the run's journal, so that a later cut of it is found; None for reported figures."""
+    next_command: str | None = None
+    """The one command that makes all that is missing; None if nothing is, or if no command of ours can."""
 
     def shown(self, label: str) -> str:
         """`label` with the deviations that it was computed under: `NOT_REPLICATED (deviation 1)`."""
@@ -158,6 +163,7 @@ class Verdict:
             "journal": self.journal,
             "reasons": [one.as_json() for one in self.reasons],
             "missing": [one.as_json() for one in self.missing],
+            "next_command": self.next_command,
             "stable_arm": self.stable_arm,
             "arms": arms,
             "sweeps": self.sweeps,

@@ -7,7 +7,15 @@ from typing import Any
 
 from ablation.plan.deviations import deviations_path, read_deviations
 from ablation.plan.rules import Rule
-from ablation.verdict.labels import held_out_label, judge_damage, must_hold, never_used_label, release_label, replication
+from ablation.verdict.labels import (
+    held_out_label,
+    judge_damage,
+    missing_reasons,
+    must_hold,
+    never_used_label,
+    release_label,
+    replication,
+)
 from ablation.verdict.measures_file import MeasuresFile, SectionComparison
 from ablation.verdict.measures_reader import load_measures
 from ablation.verdict.model import (
@@ -37,7 +45,7 @@ def judge_reported(path: Path, locked: Locked) -> Verdict:
         label, reasons = NOT_RUN, [Reason("NOT_IN_FILE", "The file has no comparisons of readouts with sweeps.")]
     elif headline.needed:
         missing = [Missing(f"{family}/{arm}: is not in the file", f"add it to {path}") for family, arm in headline.needed]
-        reasons = [Reason("MISSING", "Comparisons that the plan's rules need are not in the file.")]
+        reasons = missing_reasons("Comparisons that the plan's rules need are not in the file.", headline)
     sections = _sections(found, locked, label)
     return Verdict(
         plan=plan.name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,6 +13,7 @@ from ablation.errors import IncompleteError, IntegrityError
 from ablation.files import sha256_file
 from ablation.measures.compare import ratios
 from ablation.measures.measure import measure
+from ablation.plan.choose import plan_option
 from ablation.plan.model import START, Plan
 from ablation.problems.problem import Problem, load_problems
 from ablation.rollouts.folder import RunFolder
@@ -22,7 +23,7 @@ from ablation.rollouts.seen import check_lock_copy, deviations_of_run
 from ablation.rollouts.stage import Stage
 from ablation.rollouts.store import read_stage, stage_is_complete
 from ablation.verdict.completeness import check_pairing, check_stage_of_plan, missing_rollouts
-from ablation.verdict.labels import judge_damage, replication
+from ablation.verdict.labels import judge_damage, missing_reasons, replication
 from ablation.verdict.model import (
     FROM_ROLLOUTS,
     INCOMPLETE,
@@ -32,7 +33,6 @@ from ablation.verdict.model import (
     UNDECIDED,
     ArmVerdict,
     Missing,
-    Reason,
     SectionVerdict,
     Verdict,
 )
@@ -52,13 +52,16 @@ class Locked(Protocol):
     def digest(self) -> str: ...
 
 
-def judge_run(root: Path, locked: Locked) -> Verdict:
+def judge_run(root: Path, locked: Locked, options: str | None = "") -> Verdict:
     """The verdict on the run in `root`. What is missing is part of it: nothing is raised for an unfinished run.
+
+    `options` are those that make `ablation run` go on with this very run: ` --plan PATH --run PATH`. None: the folder is
+    somebody else's, so no command is named.
 
     Raises `IntegrityError` if the folder is of another plan, its rollouts are not what was sampled, or its journal or
     deviations were touched, `IncompleteError` if a grader failed.
     """
-    reader = _Reader(root, locked)
+    reader = _Reader(root, locked, options)
     plan = locked.plan
     second = plan.verdict.replication.family
     headline = replication(plan, reader.arm)
@@ -67,9 +70,11 @@ def judge_run(root: Path, locked: Locked) -> Verdict:
     arms = [reader.arm(*pair) for pair in pairs]
     missing = [line for pair, one in zip(pairs, arms, strict=True) if one is None for line in reader.missing(*pair)]
     if headline.stable_arm is None and any(pair in headline.needed for pair in pairs[1 : len(plan.arms)]):
-        missing.append(
-            Missing(f"{second}: the first stable arm of {plan.main_family}, which is not known yet", "ablation run --all")
-        )
+        what = f"{second}: the first stable arm of {plan.main_family}, which is not known yet"
+        missing.append(Missing(what, reader.command("--all")))
+    once: dict[str, Missing] = {}
+    for one in missing:  # a sweep is asked for by each of its arms
+        once.setdefault(one.what, one)
     check_lock_copy(root, locked)
     journal = check_journal(root, locked.digest)
     return Verdict(
@@ -77,8 +82,8 @@ def judge_run(root: Path, locked: Locked) -> Verdict:
         digest=locked.digest,
         source=FROM_ROLLOUTS,
         label=INCOMPLETE if missing else headline.label,
-        reasons=[Reason("MISSING", "Rollouts that the plan asks for are not there.")] if missing else headline.reasons,
-        missing=list(dict.fromkeys(missing)),
+        reasons=missing_reasons("Rollouts that the plan asks for are not there.", headline) if missing else headline.reasons,
+        missing=list(once.values()),
         arms=[one for one in arms if one is not None],
         stable_arm=headline.stable_arm,
         sweeps={
@@ -89,7 +94,14 @@ def judge_run(root: Path, locked: Locked) -> Verdict:
         notes=[*reader.notes, *journal.notes],
         deviations=deviations_of_run(root, locked, journal),
         journal=journal.as_json(),
+        next_command=_together(reader, once.values()) if options is not None else None,
     )
+
+
+def _together(reader: _Reader, missing: Collection[Missing]) -> str | None:
+    """The one command that makes all of `missing`, or None if nothing is."""
+    commands = {one.command for one in missing}
+    return commands.pop() if len(commands) == 1 else reader.command("--all") if commands else None
 
 
 def first_stable_arm(root: Path, locked: Locked) -> str | None:
@@ -97,7 +109,7 @@ def first_stable_arm(root: Path, locked: Locked) -> str | None:
 
     None if no arm is. Raises `IncompleteError` if an arm that comes before it has no result yet or is undecided.
     """
-    reader, plan = _Reader(root, locked), locked.plan
+    reader, plan = _Reader(root, locked, plan_option(locked.path)), locked.plan
     for arm in (name for name in plan.arms if name != plan.verdict.replication.control):
         one = reader.arm(plan.main_family, arm)
         if one is None:
@@ -121,8 +133,8 @@ def stable_arms(root: Path, locked: Locked) -> list[str]:
 class _Reader:
     """Reads each stage of a run once."""
 
-    def __init__(self, root: Path, locked: Locked) -> None:
-        self.run, self.locked, self.plan = RunFolder(Path(root)), locked, locked.plan
+    def __init__(self, root: Path, locked: Locked, options: str | None = "") -> None:
+        self.run, self.locked, self.plan, self.options = RunFolder(Path(root)), locked, locked.plan, options
         self.notes: list[str] = []
         self._gaps: dict[tuple[str, str], str] = {}
         self.sweep: Callable[[str], tuple[Stage, Outcomes, dict] | None] = cache(self._sweep)
@@ -132,13 +144,17 @@ class _Reader:
     def missing(self, family: str, arm: str) -> list[Missing]:
         """What stands between this arm and its result."""
         where = "" if family == self.plan.main_family else f" --family {family}"
-        command = f"ablation run --arm {arm}{where}"
+        command = self.command(f"--arm {arm}{where}")
         found = []
         if self.sweep(family) is None:
             found.append(Missing(self._gaps[family, START], command))
         if (family, arm) in self._gaps:
             found.append(Missing(self._gaps[family, arm], command))
         return found
+
+    def command(self, what: str) -> str:
+        """What makes it, or who has to."""
+        return f"whoever made {self.run.root} has to finish it" if self.options is None else f"ablation run {what}{self.options}"
 
     def _problems(self) -> dict[str, Problem]:
         path = self.run.problems

@@ -43,8 +43,9 @@ def study(tmp_path, monkeypatch):
 
 def test_a_run_is_found_judged_and_kept(study):
     result = call()
-    assert "Verdict: REPLICATED  (rollouts)" in result.stdout
     kept = json.loads(study.verdict.read_bytes())
+    assert "Verdict: REPLICATED  (computed from rollouts)" in result.stdout
+    assert f"\nDigest: {kept['plan']['digest']}\n" in result.stdout
     assert kept["labels"] == {"replication": "REPLICATED"}
     assert study.verdict.read_bytes() == json_bytes(kept)
     call("--plan", "plans/small.yaml", "--run", "runs/small")
@@ -88,8 +89,30 @@ def test_an_unfinished_run_is_exit_6_with_the_command(study):
     assert content["label"] == "INCOMPLETE"
     assert content["missing"][0] == {"what": "main/N: the readout is not there", "command": "ablation run --arm N"}
     assert "no verdict (expected REPLICATED): main/N: the readout is not there" in result.stderr
-    assert "Next: ablation run --arm N" in result.stderr
+    assert "Next: ablation run --all\n" in result.stderr  # which arm is replicated depends on N
+    assert content["next_command"] == "ablation run --all"
     call("--expect", "INCOMPLETE")
+
+
+def test_a_printed_command_names_the_plan_and_the_folder_that_were_named(study, tmp_path):
+    shutil.rmtree(study.readout("main", "X"))
+    long = tmp_path / ("a folder with a long name " * 4).strip()
+    shutil.copytree(study.root, long)
+    assert "\n    ablation run --arm X\n" in call(code=6).stdout
+    assert "\n    ablation run --arm X --plan plans/small.yaml\n" in call("--plan", "plans/small.yaml", code=6).stdout
+    result = call("--plan", "plans/small.yaml", "--run", long, code=6)
+    command = f"ablation run --arm X --plan plans/small.yaml --run '{long}'"
+    assert f"\n    {command}\n" in result.stdout  # not wrapped
+    assert f"\nNext: {command}\n" in result.stderr
+
+
+def test_a_folder_of_somebody_else_is_not_finished_by_a_command_of_the_reader(study):
+    shutil.rmtree(study.readout("main", "X"))
+    result = call("--run", study.root, code=6)
+    assert "ablation run" not in result.output
+    assert f"Next: whoever made {study.root} has to finish it" in result.stderr
+    content = json.loads(call("--run", study.root, "--json", code=6).stdout)
+    assert content["next_command"] is None
 
 
 def test_nothing_run_yet_is_exit_6(study):

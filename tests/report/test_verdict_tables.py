@@ -13,29 +13,30 @@ import pytest
 from rich.console import Console
 
 from ablation.plan.rules import Rule
-from ablation.report.verdict_tables import print_verdict, shown_number
+from ablation.report.verdict_tables import arms_in_words, print_verdict, shown_number
 from ablation.verdict.reported import judge_reported
 from ablation.verdict.rules import COMPUTED, RuleResult
 from ablation.verdict.run import judge_run
-from tests.verdict.study import lock_small, start_run, write_stage, write_stop, write_study
+from tests.verdict.study import lock_small, plan_dict, start_run, write_stage, write_stop, write_study
 from tests.verdict.test_reported import FILES, TESSERA
 
 GOLDEN = Path(__file__).parent / "golden"
 
 
-def page(verdict, width=80, **options):
+def page(verdict, plan, width=80, **options):
     out = io.StringIO()
     journal = verdict.journal and verdict.journal | {"head": "0" * 64}  # it depends on the time
-    print_verdict(replace(verdict, digest="0" * 64, journal=journal), Console(file=out, width=width, highlight=False, **options))
+    console = Console(file=out, width=width, highlight=False, **options)
+    print_verdict(replace(verdict, digest="0" * 64, journal=journal), plan, console)
     return "".join(line.rstrip() + "\n" for line in out.getvalue().splitlines())
 
 
-def check(name, text):
+def check(name, text, wide=80):
     path = GOLDEN / name
     if os.environ.get("UPDATE_GOLDEN"):
         path.write_text(text)
     assert text == path.read_text()
-    assert max(map(len, text.splitlines())) <= 80
+    assert max(map(len, text.splitlines())) <= wide
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def small(tmp_path):
 
 
 def test_the_studys_page():
-    check("study.txt", page(judge_reported(FILES / "study.yaml", TESSERA)))
+    check("study.txt", page(judge_reported(FILES / "study.yaml", TESSERA), TESSERA.plan))
 
 
 def test_the_page_of_a_run_with_undefined_ratios_an_audit_and_a_stop(small):
@@ -58,14 +59,14 @@ def test_the_page_of_a_run_with_undefined_ratios_an_audit_and_a_stop(small):
         path.parent.mkdir()
         shares = {"negative_share": 0.5 + 0.1 * k, "net_share": -0.2 * k, "truncated_share": 0.2, "kl_share": 0.0}
         path.write_text(json.dumps({"weights": shares}))
-    text = page(judge_run(run.root, locked))
+    text = page(judge_run(run.root, locked), locked.plan)
     check("run.txt", text)
     folder = run.readout("main", "X")
     for file in folder.iterdir():
         file.unlink()
     stop = {"rule": "logprob_fell", "update": 2, "reason": "logprob against update 1 is -0.4, and the plan stops at <= -0.3"}
     write_stop(run, locked, "main", "X", stop)
-    text = page(judge_run(run.root, locked))
+    text = page(judge_run(run.root, locked), locked.plan)
     assert "main/X: stop rule `logprob_fell` ended the run after update 2, so it has no" in text
     assert "none fired" not in text
 
@@ -73,17 +74,56 @@ def test_the_page_of_a_run_with_undefined_ratios_an_audit_and_a_stop(small):
 def test_an_unfinished_run_says_what_to_do(small):
     run, locked = small
     (run.readout("replication", "N") / "stage.json").unlink()
-    text = page(judge_run(run.root, locked))
-    assert "Verdict: INCOMPLETE" in text
-    assert "  missing: replication/N: the readout is not there; ablation run --arm N" in text
+    text = page(judge_run(run.root, locked), locked.plan)
+    assert text.count("Verdict: INCOMPLETE  (computed from rollouts)\n") == 2
+    assert "  replication/N: the readout is not there\n    ablation run --arm N --family replication\n" in text
+    assert "--all" not in text  # one command makes all that is missing
+
+
+def test_a_study_that_was_hardly_begun_lists_each_thing_once(tmp_path):
+    locked = lock_small(tmp_path / "plans")
+    run = start_run(tmp_path / "run", locked)
+    write_stage(run, locked, "main", "start")
+    write_stage(run, locked, "main", "C")
+    check("unfinished.txt", page(judge_run(run.root, locked, f" --plan {'long/' * 10}small.yaml"), locked.plan), wide=115)
+
+
+def test_a_control_that_is_never_damaged_is_said_once_and_first(tmp_path):
+    locked = lock_small(tmp_path / "plans")
+    run = start_run(tmp_path / "run", locked)
+    write_study(run, locked)
+    text = page(judge_run(run.root, locked), locked.plan)
+    assert text.startswith("small: Does the weighting matter?\nDigest: " + "0" * 64 + "\n\nVerdict: NOT_REPLICATED")
+    assert text.endswith("\nVerdict: NOT_REPLICATED  (computed from rollouts)\n")
+    assert text.count("CONTROL_NOT_DAMAGED") == 1
+    assert "The control `C` was not damaged in main and replication: no damage rule fired." in " ".join(text.split())
+
+
+def test_arms_are_told_by_what_they_add(tmp_path):
+    arms = {
+        "control": {"weighting": "token", "note": "the usual one"},
+        "again": {"weighting": "token", "note": "the [same] once more"},
+        "per_rollout": {"weighting": "rollout", "learning_rate": 0.002},
+    }
+    replication = {"control": "control", "family": "replication"}
+    locked = lock_small(tmp_path, arms=arms, verdict=plan_dict()["verdict"] | {"replication": replication})
+    out = io.StringIO()
+    Console(file=out, width=200).print(arms_in_words(locked.plan))
+    token = "A rollout's total weight is its advantage times its length against its group's mean: long rollouts weigh more."
+    assert [line.rstrip() for line in out.getvalue().splitlines()] == [
+        "Arms",
+        f"`control`      The control. {token}",
+        "`again`        Like `control`. the [same] once more",
+        "`per_rollout`  A rollout's total weight is its advantage, whatever its length. Its learning rate is 0.002, not 0.001.",
+    ]
 
 
 def test_no_color_is_respected(monkeypatch):
     verdict = judge_reported(FILES / "study.yaml", TESSERA)
     monkeypatch.delenv("NO_COLOR", raising=False)
-    assert "\x1b[1;31mNOT_REPLICATED" in page(verdict, force_terminal=True, color_system="standard")
+    assert "\x1b[1;31mNOT_REPLICATED" in page(verdict, TESSERA.plan, force_terminal=True, color_system="standard")
     monkeypatch.setenv("NO_COLOR", "1")
-    assert "\x1b[1;31m" not in page(verdict, force_terminal=True)
+    assert "\x1b[1;31m" not in page(verdict, TESSERA.plan, force_terminal=True)
 
 
 @pytest.mark.parametrize(

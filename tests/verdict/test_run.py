@@ -83,6 +83,30 @@ def test_the_first_stable_arm_in_plan_order_is_replicated(study):
     ]
 
 
+def test_an_unfinished_run_says_if_replicated_can_no_longer_come_out(study):
+    run, locked = study
+    write_study(run, locked, {("replication", "C")})
+    shutil.rmtree(run.readout("main", "X"))
+    verdict = judge_run(run.root, locked)
+    assert (verdict.label, codes(verdict)) == ("INCOMPLETE", ["MISSING", "REPLICATED_RULED_OUT"])
+    assert "REPLICATED can no longer come out" in verdict.reasons[1].text
+    assert "The control `C` was not damaged in main: " in verdict.reasons[1].text
+    assert verdict.next_command == "ablation run --arm X"
+    write_study(run, locked, BOTH)
+    shutil.rmtree(run.readout("main", "X"))
+    assert codes(judge_run(run.root, locked)) == ["MISSING"]
+
+
+def test_commands_carry_the_options_of_this_run_or_are_left_out(study):
+    run, locked = study
+    write_study(run, locked, BOTH)
+    shutil.rmtree(run.readout("main", "X"))
+    own = judge_run(run.root, locked, " --plan p.yaml")
+    assert (own.missing[0].command, own.next_command) == ("ablation run --arm X --plan p.yaml",) * 2
+    foreign = judge_run(run.root, locked, None)
+    assert (foreign.missing[0].command, foreign.next_command) == (f"whoever made {run.root} has to finish it", None)
+
+
 def test_limits_are_exact(study):
     """Case I05: -0.65 against -0.5 is a loss of exactly 0.15 and fires `<= -0.15`; the doubles differ by -0.15000000000000002
     and, the other way round, -0.35 against -0.2 by -0.14999999999999997."""
@@ -105,17 +129,18 @@ def test_nothing_sampled_yet_lists_all_and_how_to_make_it(study):
     run, locked = study
     verdict = judge_run(run.root, locked)
     assert verdict.label == "INCOMPLETE"
-    assert [one.what for one in verdict.missing] == [
-        "main/start: the sweep is not there",
-        "main/C: the readout is not there",
-        "main/start: the sweep is not there",
-        "main/N: the readout is not there",
-        "main/start: the sweep is not there",
-        "main/X: the readout is not there",
-        "replication/start: the sweep is not there",
-        "replication/C: the readout is not there",
-        "replication: the first stable arm of main, which is not known yet",
+    second = "ablation run --arm C --family replication"
+    assert [(one.what, one.command) for one in verdict.missing] == [
+        ("main/start: the sweep is not there", "ablation run --arm C"),
+        ("main/C: the readout is not there", "ablation run --arm C"),
+        ("main/N: the readout is not there", "ablation run --arm N"),
+        ("main/X: the readout is not there", "ablation run --arm X"),
+        ("replication/start: the sweep is not there", second),
+        ("replication/C: the readout is not there", second),
+        ("replication: the first stable arm of main, which is not known yet", "ablation run --all"),
     ]
+    assert verdict.next_command == "ablation run --all"
+    assert codes(verdict) == ["MISSING"]
     with pytest.raises(IncompleteError, match="not known yet"):
         first_stable_arm(run.root, locked)
 
