@@ -141,8 +141,9 @@ def test_nothing_sampled_yet_lists_all_and_how_to_make_it(study):
     ]
     assert verdict.next_command == "ablation run --all"
     assert codes(verdict) == ["MISSING"]
-    with pytest.raises(IncompleteError, match="not known yet"):
+    with pytest.raises(IncompleteError, match="not known yet") as error:
         first_stable_arm(run.root, locked)
+    assert error.value.hint == f"Run `ablation run --arm N --plan {locked.path}`."  # not the only locked plan in plans/ here
 
 
 def test_first_stable_arm_does_not_wait_for_later_arms(study):
