@@ -55,7 +55,7 @@ class Policy(Section):
 
     backend: Literal["local"] = "local"
     """`local`: transformers and peft on this machine."""
-    threads: int = Field(default=2, ge=1, le=1024)
+    threads: int = Field(default=1, ge=1, le=1024)
     """CPU threads: recorded and held fixed, because they order floating-point sums."""
 
 
