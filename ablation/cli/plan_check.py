@@ -11,6 +11,7 @@ from ablation.cli.plan_power import refuse_idle_rules
 
 if TYPE_CHECKING:
     from ablation.plan.load import LoadedPlan, PlanError
+    from ablation.plan.model import Plan
     from ablation.plan.resources import Resource
     from ablation.plan.yaml_reader import Document
 
@@ -45,8 +46,21 @@ def checked_plan(file: Path) -> LoadedPlan:
     plan = loaded.plan
     faults += problem_faults(resources_of(plan), plan.problems.cells, file)
     faults += model_problems(plan, file)
+    faults += seed_faults(plan)
     loaded.refuse(faults)
     return loaded
+
+
+def seed_faults(plan: Plan) -> list[Found]:
+    """Proof, for the whole plan, that no two rollouts share a seed unless the plan pairs them."""
+    from ablation.study.schedule import all_seeds
+
+    seen: dict[int, tuple[str, str, str, int]] = {}
+    for rollout, seed in all_seeds(plan).items():
+        if seed in seen:
+            return [(("families",), f"{seen[seed]} and {rollout} would be sampled with the same seed; change a family's seed")]
+        seen[seed] = rollout
+    return []
 
 
 def problem_faults(resources: Mapping[str, Resource], cells: Mapping[str, list], plan_path: Path) -> list[Found]:

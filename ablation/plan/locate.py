@@ -10,7 +10,7 @@ from typing import Protocol
 from pydantic import BaseModel, ValidationError
 
 import ablation
-from ablation.errors import IntegrityError, UsageError
+from ablation.errors import UsageError
 from ablation.files import sha256_path
 from ablation.plan.model import Plan
 from ablation.plan.resources import Resource
@@ -133,15 +133,6 @@ def resource_digests(loaded: HasPlan) -> dict[str, dict[str, str | None]]:
     if problems:
         raise UsageError("\n".join(f"{loaded.path}: {problem}" for problem in problems))
     return result
-
-
-def check_resources(loaded: HasPlan, lock) -> None:
-    """Every file that the lock names is there (`UsageError` if not) and is the same (`IntegrityError` if not)."""
-    missing, changed = missing_resources(loaded), changed_resources(loaded, lock)
-    if changed:
-        raise IntegrityError("\n".join(changed), hint="Put back the files that the plan was locked with.")
-    if missing:
-        raise UsageError("\n".join(f"{loaded.path}: {line}" for line in missing))
 
 
 def changed_resources(loaded: HasPlan, lock) -> list[str]:

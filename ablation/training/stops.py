@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import operator
-from fractions import Fraction
 from typing import Any
 
 from ablation.plan.rules import StopRule
+from ablation.verdict.exact import exact
 
 OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
@@ -41,8 +41,3 @@ def fired_rule(rules: list[StopRule], metrics: list[dict[str, Any]]) -> dict[str
                 "reason": f"{rule.measure}{against} is {value:.4g}, and the plan stops a run at {rule.op} {rule.limit:g}",
             }
     return None
-
-
-def exact(number: float | int) -> Fraction:
-    """The decimal number that a float is written as, as a fraction: 0.1 is one tenth, not the nearest double."""
-    return Fraction(repr(number)) if isinstance(number, float) else Fraction(number)

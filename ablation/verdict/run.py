@@ -123,13 +123,6 @@ def first_stable_arm(root: Path, locked: Locked) -> str | None:
     return None
 
 
-def stable_arms(root: Path, locked: Locked) -> list[str]:
-    """Every arm that is stable in the first family so far, in plan order."""
-    reader = _Reader(root, locked)
-    found = [reader.arm(locked.plan.main_family, arm) for arm in locked.plan.arms]
-    return [one.arm for one in found if one is not None and one.label == STABLE]
-
-
 class _Reader:
     """Reads each stage of a run once."""
 

@@ -392,3 +392,15 @@ def test_importing_the_commands_stays_cheap():
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_no_two_rollouts_of_a_plan_share_a_seed(monkeypatch):
+    from ablation.cli.plan_check import seed_faults
+    from ablation.plan.load import load_plan
+    from ablation.study import schedule
+
+    plan = load_plan(Path(__file__).parents[2] / "plans" / "quickstart.yaml").plan
+    assert seed_faults(plan) == []
+    monkeypatch.setattr(schedule, "derive_seed", lambda seed, *purpose: hash((seed, purpose)) % 1000)
+    [(path, text)] = seed_faults(plan)
+    assert path == ("families",) and "would be sampled with the same seed" in text

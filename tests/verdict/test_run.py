@@ -4,7 +4,7 @@ import shutil
 import pytest
 
 from ablation.errors import IncompleteError, IntegrityError
-from ablation.verdict.run import first_stable_arm, judge_run, stable_arms
+from ablation.verdict.run import first_stable_arm, judge_run
 
 from .study import lock_small, start_run, tell_stage, write_stage, write_stop, write_study
 
@@ -75,7 +75,6 @@ def test_the_first_stable_arm_in_plan_order_is_replicated(study):
     run, locked = study
     write_study(run, locked, BOTH | {("main", "N")})
     assert first_stable_arm(run.root, locked) == "X"
-    assert stable_arms(run.root, locked) == ["X"]
     verdict = judge_run(run.root, locked)
     assert verdict.label == "INCOMPLETE"
     assert [(one.what, one.command) for one in verdict.missing] == [
