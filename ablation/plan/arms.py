@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from ablation.plan.section import Decay, NonNegativeFloat, PositiveFloat, PositiveInt, Section, Share, Text, refuse_any
+from ablation.plan.section import LARGEST, Decay, NonNegativeFloat, PositiveFloat, PositiveInt, Section, Share, Text, refuse_any
 
 
 class KLAnchor(Section):
@@ -78,8 +78,8 @@ class Training(Section):
 
     updates: PositiveInt
     """Adam steps of each arm. The cells are shuffled by the family's seed and dealt over them, none twice."""
-    rollouts_per_cell: PositiveInt
-    """Rollouts of each cell in a sweep, an update and a readout: the group of an advantage."""
+    rollouts_per_cell: int = Field(ge=2, le=LARGEST)
+    """Rollouts of each cell in a sweep, an update and a readout: the group of an advantage, so at least two."""
     learning_rate: PositiveFloat
     """Adam's step size, for every arm without its own."""
     optimizer: Adam = Field(default_factory=Adam)
