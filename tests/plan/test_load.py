@@ -223,7 +223,11 @@ def test_field_path():
             f"max_tokens: {10**20}",
             "sampling.max_tokens: found the number 1" + "0" * 20 + "; allowed: a number <= 1e+07",
         ),
-        ("rollouts_per_cell: 6", "rollouts_per_cell: 1", "training.rollouts_per_cell: found the number 1; allowed: a number >= 2"),
+        (
+            "rollouts_per_cell: 6",
+            "rollouts_per_cell: 1",
+            "training.rollouts_per_cell: found the number 1; allowed: a number >= 2",
+        ),
         ("rollouts_per_cell: 6", f"rollouts_per_cell: {10**30}", "; allowed: a number <= 1e+15"),
         (
             "rollouts_per_cell: 6",
