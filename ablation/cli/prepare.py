@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,6 +23,7 @@ def prepare(
     from ablation.plan.locate import cache_folder, resources_of
     from ablation.recipes.recipe import make_parts, parts_of
 
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # the recipes report in lines of their own
     loaded = load_plan(file)
     places = {name: resource for name, resource in resources_of(loaded.plan).items() if resource.at.startswith("recipe:")}
     made = {}
