@@ -23,7 +23,15 @@ def next_command(folder) -> str:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_the_run_with_the_command_that_goes_on(folder, number, code):
-    process = subprocess.Popen(command("run", "--all"), cwd=folder, env=environment(), stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command("run", "--all"),
+        cwd=folder,
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+        # A background job's children ignore SIGINT; no thread runs here that a fork could upset.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+    )
     process.stderr.readline()  # at work
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
