@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import signal
 import sys
 import time
@@ -28,7 +27,7 @@ def run(
     """
     from ablation.cli.progress import make_reporter
     from ablation.errors import UsageError
-    from ablation.plan.choose import choose_plan, plan_option
+    from ablation.plan.choose import choose_plan, command_options
     from ablation.study.workspace import gate, run_root
 
     if every == (arm is not None):
@@ -44,7 +43,7 @@ def run(
     from ablation.study.runner import open_study
 
     root = run_root(locked, run_folder)
-    options = plan_option(locked.path) + (f" --run {shlex.quote(str(run_folder))}" if run_folder else "")
+    options = command_options(locked.path, run_folder)
     this = "--all" if every else f"--arm {arm}" + (f" --family {family}" if family else "")
     started = time.monotonic()
     with _goes_on_with(f"ablation run {this}{options}"), make_reporter() as reporter, open_study(locked, root, reporter) as study:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +20,7 @@ def status(
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
     """Show what is locked, what has been sampled and trained, and whether a runner is at work."""
-    from ablation.plan.choose import choose_plan, plan_option
+    from ablation.plan.choose import choose_plan, command_options
     from ablation.plan.lock import verify_lock
     from ablation.study.runlock import runner_at_work
     from ablation.study.state import run_state
@@ -43,7 +42,7 @@ def status(
         end = "stopped by a stop rule" if arm.stopped else f"readout: {arm.readout}"
         typer.echo(f"arm      {arm.family}/{arm.arm}: {arm.updates_done} of {arm.updates} updates, {end}")
     finished = all(arm.finished for arm in state.arms) and _replicated(root, locked, state)
-    options = plan_option(locked.path) + (f" --run {shlex.quote(str(run_folder))}" if run_folder else "")
+    options = command_options(locked.path, run_folder)
     typer.echo(f"next     {'ablation verdict' if finished else 'ablation run --all'}{options}")
 
 

@@ -36,10 +36,11 @@ def choose_plan(option: Path | None, folder: Path = Path("plans")) -> Path:
     raise UsageError(f"there is no plan in {folder}/", hint="Start one with `ablation plan new NAME`, or name it with --plan.")
 
 
-def plan_option(path: Path, folder: Path = Path("plans")) -> str:
-    """` --plan PATH` for a printed command, or nothing where commands find this plan by themselves."""
+def command_options(path: Path, run_folder: Path | None = None, folder: Path = Path("plans")) -> str:
+    """` --plan PATH --run FOLDER` for a printed command: each only where the command would not find it by itself."""
     try:
         alone = choose_plan(None, folder).resolve() == Path(path).resolve()
     except UsageError:
         alone = False
-    return "" if alone else f" --plan {shlex.quote(str(path))}"
+    named = {"--plan": None if alone else path, "--run": run_folder}
+    return "".join(f" {name} {shlex.quote(str(value))}" for name, value in named.items() if value is not None)

@@ -46,6 +46,7 @@ class Study:
         self.deviations = take_up_deviations(run, locked, journal)
         self.problems = load_problems(run.problems)
         self._policy: Policy | None = None
+        self._sweeps: dict[str, Outcomes] = {}  # every arm of a family asks for its sweep, and it never changes
         self._held: tuple[str, str, int] | None = None  # family, arm, updates done: what the policy holds now
 
     def run_all(self) -> None:
@@ -85,6 +86,8 @@ class Study:
 
     def sweep(self, family: str) -> Outcomes:
         """The starting model on all cells of `family`, sampled unless it is there."""
+        if family in self._sweeps:
+            return self._sweeps[family]
         folder = self.run.sweep(family)
         if not stage_is_complete(folder):
             self._hold(family, START, 0)
@@ -92,6 +95,7 @@ class Study:
         own = outcomes(read_stage(folder), self.problems, self.plan.loops)
         if not measures_file(folder).is_file():
             write_json(measures_file(folder), measure(own))
+        self._sweeps[family] = own
         return own
 
     def _update(self, family: str, arm: str, k: int, cells: list[Cell], reference: dict[str, float], s0: float) -> None:

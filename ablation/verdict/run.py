@@ -13,7 +13,7 @@ from ablation.errors import IncompleteError, IntegrityError
 from ablation.files import sha256_file
 from ablation.measures.compare import ratios
 from ablation.measures.measure import measure
-from ablation.plan.choose import plan_option
+from ablation.plan.choose import command_options
 from ablation.plan.model import START, Plan
 from ablation.problems.problem import Problem, load_problems
 from ablation.rollouts.folder import RunFolder
@@ -109,7 +109,7 @@ def first_stable_arm(root: Path, locked: Locked) -> str | None:
 
     None if no arm is. Raises `IncompleteError` if an arm that comes before it has no result yet or is undecided.
     """
-    reader, plan = _Reader(root, locked, plan_option(locked.path)), locked.plan
+    reader, plan = _Reader(root, locked, command_options(locked.path)), locked.plan
     for arm in (name for name in plan.arms if name != plan.verdict.replication.control):
         one = reader.arm(plan.main_family, arm)
         if one is None:
