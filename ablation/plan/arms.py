@@ -2,67 +2,180 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from ablation.plan.section import LARGEST, Decay, NonNegativeFloat, PositiveFloat, PositiveInt, Section, Share, Text, refuse_any
+from ablation.plan.section import (
+    LARGEST,
+    Decay,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    Section,
+    Share,
+    Text,
+    did_you_mean,
+    refuse_any,
+)
+from ablation.plan.weightings import WEIGHTINGS
+from ablation.plan.yaml_reader import read_yaml
 
 
 class KLAnchor(Section):
-    """`- beta * (logp - logp_start)` added to each token's weight: a pull toward the starting adapter."""
+    """A term in each token's weight that pulls it toward the starting adapter. d = logp - logp_start, in nats."""
 
     beta: PositiveFloat
-    """Weight per nat."""
+    """The coefficient."""
+    estimator: Literal["k1", "k3"] = "k1"
+    """`k1`: - beta * d (so does the gradient of 0.5 * d^2, k2). `k3`: - beta * (1 - exp(-d)), the gradient of GRPO's term."""
+    unit: Literal["token", "advantage"] = "token"
+    """`token`: beta is a weight. `advantage`: the weighting spreads it like an advantage of that size, as GRPO's loss does."""
     damp_only: bool = False
     """The term may shrink a weight toward zero, but never grow it or turn its sign (arm P)."""
 
 
-class Arm(Section):
-    """One training run. Every field that is left out is what the control of the study did."""
+class Clip(Section):
+    """PPO's clip of the ratio trainer / sampler of a token, scored before the update: outside it, on the side where the
+    clipped objective is flat, the token's weight is 0. An update is one step, so this is that objective's gradient."""
 
-    weighting: Literal["token", "rollout"]
-    """`token`: each token of rollout i gets A_i * s0 / Lbar_g. `rollout`: each token gets A_i * s0 / L_i."""
-    truncated: Literal["keep", "apart"] = "keep"
-    """`apart`: truncated rollouts leave the group's baseline and the advantage part of the loss."""
-    finish_push: NonNegativeFloat = 0.0
-    """Total weight, in units of s0, added to each finished rollout and taken from each truncated one, spread over its tokens."""
-    kl: KLAnchor | None = None
-    """A pull toward the start, or none."""
+    low: Annotated[float, Field(gt=0, le=1)] = 0.2
+    """A token with a negative weight counts while its ratio is at least 1 - low."""
+    high: PositiveFloat = 0.2
+    """A token with a positive weight counts while its ratio is at most 1 + high."""
+
+
+class ArmReward(Section):
+    """What an arm's reward does otherwise; what is left out is as in `training.reward`."""
+
+    length_bonus: Share | None = None
+    """Instead of `training.reward.length_bonus`."""
+    loop_penalty: NonNegativeFloat | None = None
+    """Instead of `training.reward.loop_penalty`."""
+
+
+class ArmAdam(Section):
+    """What an arm's optimizer does otherwise; what is left out is as in `training.optimizer`."""
+
+    name: Literal["adam", "adamw"] | None = None
+    """Instead of `training.optimizer.name`."""
+    state: Literal["fresh", "start"] | None = None
+    """Instead of `training.optimizer.state`."""
+    beta1: Decay | None = None
+    """Instead of `training.optimizer.beta1`."""
+    beta2: Decay | None = None
+    """Instead of `training.optimizer.beta2`."""
+    eps: PositiveFloat | None = None
+    """Instead of `training.optimizer.eps`."""
+    weight_decay: NonNegativeFloat | None = None
+    """Instead of `training.optimizer.weight_decay`."""
+    max_grad_norm: PositiveFloat | None = None
+    """Instead of `training.optimizer.max_grad_norm`."""
+
+
+class Arm(Section):
+    """One training run: `library: NAME` takes every field from that arm of the library, and fields beside it replace its own.
+
+    Every field that is left out is what the control of the study did.
+    """
+
+    weighting: Literal[tuple(WEIGHTINGS)]
+    """How an advantage becomes the weight of each token; the formulas are in `ablation arms`."""
+    tokens: Literal["thinking", "response"] = "thinking"
+    """Which tokens carry weight: the thinking and the token that closes it, or all that was sampled, end token included."""
+    baseline: Literal["mean", "leave_one_out", "none"] = "mean"
+    """What a reward is compared with: the mean of its group, the mean of the group's others (RLOO), or nothing (REINFORCE)."""
+    scale: Literal["none", "std"] = "none"
+    """`std`: advantages are divided by the standard deviation (n - 1) of their group's rewards, as in GRPO."""
+    no_signal: Literal["keep", "drop"] = "keep"
+    """A group that teaches nothing (equal rewards, or one rollout) has advantage 0; with `drop` it leaves divisors and terms, too."""
     advantages: Literal["all", "positive"] = "all"
     """`positive`: only rollouts with a positive advantage enter the loss."""
+    truncated: Literal["keep", "apart", "mask", "penalize"] = "keep"
+    """`apart`: truncated rollouts leave the group's baseline and the advantage part of the loss. `mask`: they stay in the baseline, but
+    carry no weight and leave the divisors (DAPO's overlong filtering). `penalize`: `truncation_penalty` is taken from their reward."""
+    truncation_penalty: PositiveFloat | None = None
+    """With `truncated: penalize`: taken from the reward of each truncated rollout."""
+    finish_push: NonNegativeFloat = 0.0
+    """Total weight, in units of s0, added to each finished rollout and taken from each truncated one, spread over its tokens."""
+    clip: Clip | None = None
+    """Clipping of the ratio, or none."""
+    kl: KLAnchor | None = None
+    """A pull toward the start, or none."""
+    reward: ArmReward | None = None
+    """Overrides parts of `training.reward` for this arm."""
     learning_rate: PositiveFloat | None = None
     """Overrides `training.learning_rate` for this arm."""
+    optimizer: ArmAdam | None = None
+    """Overrides parts of `training.optimizer` for this arm."""
     note: Text | None = None
     """For readers; it moves no number, but is part of what is locked."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _from_library(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or "library" not in data:
+            return data
+        known, name = library_arms(), data["library"]
+        if not isinstance(name, str) or name not in known:
+            refuse_any([(("library",), f"found `{name}`; the library has {', '.join(known)}{did_you_mean(name, known)}")])
+        return known[name] | {key: value for key, value in data.items() if key != "library"}
+
     @model_validator(mode="after")
     def _combination(self) -> Arm:
-        problems: list[tuple[tuple[str | int, ...], str]] = []
-        if self.kl is not None and self.kl.damp_only and self.advantages != "positive":
-            problems.append((("kl", "damp_only"), "needs `advantages: positive` (it damps positive weights)"))
-        if self.advantages == "positive" and self.finish_push > 0:
-            problems.append((("finish_push",), "puts negative weight on truncated rollouts; `advantages: positive` forbids it"))
-        refuse_any(problems)
+        refuse_any(combination_problems(self))
         return self
 
 
+def combination_problems(arm: Arm) -> list[tuple[tuple[str | int, ...], str]]:
+    """Parts of an arm that contradict each other, or of which one would do nothing."""
+    problems: list[tuple[tuple[str | int, ...], str]] = []
+    if arm.kl is not None and arm.kl.damp_only and arm.advantages != "positive":
+        problems.append((("kl", "damp_only"), "needs `advantages: positive` (it damps positive weights)"))
+    if arm.advantages == "positive" and arm.finish_push > 0:
+        problems.append((("finish_push",), "puts negative weight on truncated rollouts; `advantages: positive` forbids it"))
+    if arm.advantages == "positive" and arm.baseline == "none" and arm.truncated != "penalize":
+        problems.append((("advantages",), "without a baseline no advantage is negative, so `positive` would do nothing"))
+    if arm.baseline == "none" and arm.scale == "std":
+        problems.append((("scale",), "`std` needs a baseline: it is the spread around it"))
+    if arm.truncated == "mask" and arm.finish_push > 0:
+        problems.append((("finish_push",), "weighs truncated rollouts; `truncated: mask` leaves them without weight"))
+    if arm.truncated == "penalize" and arm.truncation_penalty is None:
+        problems.append((("truncated",), "`penalize` needs `truncation_penalty`"))
+    if arm.truncated != "penalize" and arm.truncation_penalty is not None:
+        problems.append((("truncation_penalty",), f"goes with `truncated: penalize`; with `{arm.truncated}` it would do nothing"))
+    return problems
+
+
+@cache
+def library_arms() -> dict[str, dict[str, Any]]:
+    """Name -> fields of the arms that a plan can take by name, from `arm_library.yaml`."""
+    document = read_yaml((Path(__file__).parent / "arm_library.yaml").read_bytes())
+    assert isinstance(document.value, dict) and not document.faults, "a file of this package"
+    return document.value
+
+
 class Reward(Section):
-    """0 unless the rollout is correct and clean; otherwise 1 + length_bonus * clip((L_ref - L) / L_ref, -1, 1)."""
+    """Correct and clean: 1 + length_bonus * clip((L_ref - L) / L_ref, -1, 1). Otherwise 0, less what a looping or truncated
+    rollout is charged."""
 
     length_bonus: Share = 0.3
     """How far length can move the reward of a correct and clean rollout, up or down."""
     length_reference: Literal["sweep"] = "sweep"
     """L_ref: mean clean thinking length of the family's sweep in that cell; a cell without one gets no length term."""
+    loop_penalty: NonNegativeFloat = 0.0
+    """Taken from the reward of a rollout that loops."""
 
 
 class Adam(Section):
-    """Adam as in torch.optim.Adam (weight_decay 0 means plain Adam), fresh for every arm."""
+    """Adam as in torch.optim.Adam, or AdamW as in torch.optim.AdamW; without weight decay they are the same."""
 
-    name: Literal["adam"] = "adam"
-    """The only optimizer there is."""
-    state: Literal["fresh"] = "fresh"
-    """Every arm starts with empty moments."""
+    name: Literal["adam", "adamw"] = "adam"
+    """Where weight decay acts: in the gradient (`adam`), or on the weights beside it (`adamw`)."""
+    state: Literal["fresh", "start"] = "fresh"
+    """`fresh`: every arm starts with empty moments; `start`: with those beside the start adapter (optimizer.safetensors)."""
     beta1: Decay = 0.9
     """Decay of the mean of gradients, per update."""
     beta2: Decay = 0.95
@@ -70,7 +183,9 @@ class Adam(Section):
     eps: PositiveFloat = 1e-8
     """Added to the root of the second moment."""
     weight_decay: NonNegativeFloat = 0.0
-    """L2 penalty, added to the gradient."""
+    """Pull of every weight toward 0, in the way that `name` says."""
+    max_grad_norm: PositiveFloat | None = None
+    """A gradient with a larger norm is scaled down to it; null: never."""
 
 
 class Training(Section):
@@ -90,3 +205,24 @@ class Training(Section):
     """The fixed scale: a number, or the mean thinking length of the first family's untruncated sweep rollouts."""
     micro_batch_tokens: PositiveInt = 16384
     """Padded tokens in one forward/backward pass. Changes memory and the last bits of a sum, not what an arm is."""
+    gradient_checkpointing: bool = False
+    """Keep no activations inside a layer and compute them again in the backward pass: less memory, about a third more time."""
+    autocast: Literal["none", "bfloat16"] = "none"
+    """`bfloat16`: matrix products of training and scoring run in bfloat16 (torch.autocast); adapter and Adam stay float32."""
+
+    def learning_rate_of(self, arm: Arm) -> float:
+        """The learning rate of `arm`."""
+        return self.learning_rate if arm.learning_rate is None else arm.learning_rate
+
+    def reward_of(self, arm: Arm) -> Reward:
+        """The reward of `arm`: its own terms, and the plan's where it has none."""
+        return _overridden(self.reward, arm.reward)
+
+    def optimizer_of(self, arm: Arm) -> Adam:
+        """The optimizer of `arm`: its own fields, and the plan's where it has none."""
+        return _overridden(self.optimizer, arm.optimizer)
+
+
+def _overridden(base: Reward | Adam, own: ArmReward | ArmAdam | None) -> Any:
+    changed = {} if own is None else own.model_dump(exclude_none=True)
+    return base.model_copy(update=changed) if changed else base

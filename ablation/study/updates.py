@@ -24,6 +24,23 @@ from ablation.study.journal import Journal
 from ablation.study.sampler import Prompts
 from ablation.training.audit import audit_weights
 from ablation.training.batch import weigh_update
+from ablation.training.weights import Weights
+
+STEPPED, EMPTY_STEP, NO_SIGNAL, NONFINITE = "stepped", "empty_step", "no_signal", "nonfinite"
+OUTCOMES = {
+    STEPPED: "one optimizer step was taken",
+    EMPTY_STEP: "no step: no token has a weight",
+    NO_SIGNAL: "no step: the rewards of every group are all equal",
+    NONFINITE: "no step: the loss or the gradient is not finite",
+}
+"""What an update can come to, in words. Only the first one moves the adapter or the optimizer's state."""
+MISMATCH = {
+    "mismatch_mean": "mean_absolute",
+    "mismatch_p99": "p99_absolute",
+    "mismatch_outside": "share_ratio_outside_10_percent",
+    "mismatch_k3": "k3",
+}
+"""Measure of an update -> its name in `UpdateStats.mismatch`."""
 
 
 def train_on_stage(
@@ -44,14 +61,17 @@ def train_on_stage(
     own = outcomes(stage, problems, plan.loops)
     rows = score_rows(stage, prompts)
 
-    def logprob_change() -> list[np.ndarray]:
-        current, start = policy.score(rows), policy.score(rows, start=True)
-        return [now - then for now, then in zip(current, start, strict=True)]
-
     weighted = weigh_update(
-        arm, stage, own, reward=plan.training.reward, reference=reference, s0=s0, logprob_change=logprob_change
+        arm,
+        plan,
+        stage,
+        own,
+        reference=reference,
+        s0=s0,
+        trainer_logprobs=lambda: policy.score(rows),
+        start_logprobs=lambda: policy.score(rows, start=True),
     )
-    learning_rate = arm.learning_rate or plan.training.learning_rate
+    learning_rate = plan.training.learning_rate_of(arm)
     train_rows = [
         TrainRow(
             row.prompt_ids, row.token_ids, stage.logprobs[stage.offsets[i] : stage.offsets[i + 1]], weighted.weights.tokens[i]
@@ -65,7 +85,7 @@ def train_on_stage(
         "s0": s0,
         "reward_mean": float(weighted.rewards_R.mean()),
         "weights": audit_weights(weighted.weights, own.truncated, own.source.tolist(), own.effort.tolist()),
-        "step": _step_report(stats),
+        "step": _step_report(stats, update_outcome(stats, all_without_signal(own, weighted.weights))),
     }
     shares = {name: audit["weights"][name] for name in ("negative_share", "truncated_share", "kl_share")}
     audit["metrics"] = update_metrics(own, stage, stats) | shares
@@ -78,6 +98,7 @@ def train_on_stage(
         update=stage.info.update,
         tokens=stats.tokens,
         stepped=stats.stepped,
+        outcome=audit["step"]["outcome"],
         seconds=round(seconds, 3),
         audit_sha256=sha256_file(folder / "audit.json"),
     )
@@ -104,24 +125,46 @@ def score_rows(stage: Stage, prompts: Prompts) -> list[ScoreRow]:
 
 
 def update_metrics(own: Outcomes, stage: Stage, stats: UpdateStats) -> dict[str, float | int | None]:
-    """What stop rules look at. `nonfinite` counts a loss, a gradient and sampled logprobs that are not finite."""
+    """What stop rules look at. `nonfinite` counts a loss, a gradient and sampled logprobs that are not finite.
+
+    Mismatch and entropy are of the weighted tokens under the trainer before the step; without such tokens there is none.
+    """
     logprobs = own.logprob[np.isfinite(own.logprob)]
     nonfinite = int((~np.isfinite(stage.logprobs)).sum()) + (not math.isfinite(stats.loss)) + (not math.isfinite(stats.grad_norm))
     return {
         "logprob": float(logprobs.mean()) if len(logprobs) else None,
         "truncated_or_looping_share": float(own.truncated_or_looping.mean()),
         "nonfinite": nonfinite,
+        **{name: _finite(stats.mismatch[key]) if stats.tokens else None for name, key in MISMATCH.items()},
+        "grad_norm": _finite(stats.grad_norm) if stats.tokens else None,
+        "entropy": None if stats.entropy is None else _finite(stats.entropy),
     }
 
 
-def _step_report(stats: UpdateStats) -> dict[str, Any]:
-    def finite(value: float) -> float | None:
-        return value if math.isfinite(value) else None
+def update_outcome(stats: UpdateStats, no_signal: bool) -> str:
+    """What an update came to: one of the names of `OUTCOMES`. `no_signal`: no group had one."""
+    if stats.stepped:
+        return STEPPED
+    if stats.tokens:
+        return NONFINITE
+    return NO_SIGNAL if no_signal else EMPTY_STEP
 
+
+def all_without_signal(own: Outcomes, weights: Weights) -> bool:
+    """Whether no group of the update has a signal."""
+    return set(own.cell.tolist()) == set(weights.no_signal)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _step_report(stats: UpdateStats, outcome: str) -> dict[str, Any]:
     return {
-        "loss": finite(stats.loss),
-        "grad_norm": finite(stats.grad_norm),
+        "outcome": outcome,
+        "loss": _finite(stats.loss),
+        "grad_norm": _finite(stats.grad_norm),
         "weighted_tokens": stats.tokens,
         "stepped": stats.stepped,
-        "mismatch": {name: finite(value) for name, value in stats.mismatch.items()},
+        "mismatch": {name: _finite(value) for name, value in stats.mismatch.items()},
     }

@@ -1,6 +1,6 @@
-"""Advantage of a rollout: its reward minus the mean reward of its group (the rollouts of one cell).
+"""Advantage of a rollout: its reward against a baseline from its group (the rollouts of one cell).
 
-No division by the standard deviation. Shapes: R rollouts, G groups.
+Shapes: R rollouts, n rollouts of a group.
 """
 
 from __future__ import annotations
@@ -19,20 +19,37 @@ def group_rows(cells: Sequence[str]) -> dict[str, np.ndarray]:
     return {cell: np.array(members) for cell, members in rows.items()}
 
 
-def advantages(groups: dict[str, np.ndarray], rewards_R: np.ndarray, counted_R: np.ndarray) -> tuple[np.ndarray, list[str]]:
+def advantages(
+    groups: dict[str, np.ndarray], rewards_R: np.ndarray, counted_R: np.ndarray, *, baseline: str = "mean", scale: str = "none"
+) -> tuple[np.ndarray, list[str]]:
     """(float64 [R] advantages, cells without a signal).
 
-    Only rollouts in `counted_R` form the baseline and have an advantage; the others get 0. A group whose counted
-    rewards are all equal, or that has one counted rollout or none, has no signal: exactly 0, decided by max == min
-    and never by a rounded spread. The baseline is a correctly rounded mean, so a group's sum is 0 to the last bit or two.
+    Only rollouts in `counted_R` form the baseline and have an advantage; the others get 0.
+
+    mean            r_i - mean of the group
+    leave_one_out   r_i - mean of the group's others, which is n / (n - 1) times the above (RLOO, arXiv 2402.14740)
+    none            r_i
+
+    `scale` "std" divides by the standard deviation (n - 1) of the group's rewards. A group whose counted rewards are all
+    equal, or that has one counted rollout or none, has no signal: exactly 0, decided by max == min and never by a rounded
+    spread. Without a baseline it has none if every reward is 0. Means are correctly rounded, so a group's sum is 0 to the
+    last bit or two.
     """
     advantages_R = np.zeros(len(rewards_R))
     no_signal = []
     for cell, rows in groups.items():
         counted = rows[counted_R[rows]]
         values = rewards_R[counted]
-        if len(values) < 2 or values.max() == values.min():
+        if not values.any() if baseline == "none" else len(values) < 2 or values.max() == values.min():
             no_signal.append(cell)
             continue
-        advantages_R[counted] = values - math.fsum(values) / len(values)
+        if baseline == "none":
+            advantages_R[counted] = values
+            continue
+        deviations = values - math.fsum(values) / len(values)
+        if baseline == "leave_one_out":
+            deviations = deviations * (len(values) / (len(values) - 1))
+        if scale == "std":
+            deviations = deviations / np.std(values, ddof=1)
+        advantages_R[counted] = deviations
     return advantages_R, no_signal

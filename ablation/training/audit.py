@@ -28,6 +28,7 @@ def audit_weights(weights: Weights, truncated_R: np.ndarray, sources: Sequence[s
             for label in sorted(set(labels))
         }
     report["no_signal_cells"] = sorted(weights.no_signal)
+    report["clipped_tokens"] = int(weights.clipped_R.sum())
     return report
 
 

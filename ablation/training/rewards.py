@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ablation.plan.arms import Reward
+from ablation.rollouts.outcomes import Outcomes
 
 
 def reference_lengths(cells: Sequence[str], clean_R: np.ndarray, thinking_length_R: np.ndarray) -> dict[str, float]:
@@ -22,14 +23,15 @@ def reference_lengths(cells: Sequence[str], clean_R: np.ndarray, thinking_length
 
 
 def rewards(
-    cells: Sequence[str], clean_R: np.ndarray, thinking_length_R: np.ndarray, reference: dict[str, float], settings: Reward
+    cells: Sequence[str], outcomes: Outcomes, reference: dict[str, float], settings: Reward, *, truncation_penalty: float = 0.0
 ) -> np.ndarray:
-    """Float64 [R]: 0 unless clean (correct, finished, no loop), else 1 + bonus * clip((L_ref - L) / L_ref, -1, 1).
+    """Float64 [R]: 1 + bonus * clip((L_ref - L) / L_ref, -1, 1) for a clean rollout (correct, finished, no loop), otherwise 0,
+    less the penalties of a looping and of a truncated one.
 
     1 where the cell has no reference length, or a reference of no thinking at all.
     """
-    rewards_R = np.zeros(len(cells))
-    for row, (cell, clean, length) in enumerate(zip(cells, clean_R, thinking_length_R, strict=True)):
+    rewards_R = -settings.loop_penalty * outcomes.looping - truncation_penalty * outcomes.truncated + 0.0  # 0.0, never -0.0
+    for row, (cell, clean, length) in enumerate(zip(cells, outcomes.clean, outcomes.thinking_length, strict=True)):
         if clean:
             expected = reference.get(cell, 0.0)
             saved = min(1.0, max(-1.0, (expected - float(length)) / expected)) if expected > 0 else 0.0

@@ -5,7 +5,7 @@ import pytest
 
 from ablation.plan.arms import Arm, KLAnchor, Training
 from ablation.report.arm_words import arm_formula, arm_in_words
-from ablation.training.weights import RolloutBatch, token_weights
+from ablation.training.weights import Logprobs, RolloutBatch, token_weights
 
 TRAINING = Training(updates=1, rollouts_per_cell=3, learning_rate=1e-3)
 S0 = 50.0
@@ -34,7 +34,7 @@ MOVED = [np.full(length + 2, change) for length, change in zip(LENGTHS, (-0.2, 0
 def test_the_formula_gives_the_weights_that_are_computed(arm):
     """Each formula is evaluated as arithmetic and compared with `token_weights`."""
     advantages = BATCH.rewards_R - BATCH.rewards_R.mean()
-    found = token_weights(arm, BATCH, S0, MOVED)
+    found = token_weights(arm, BATCH, S0, 64, Logprobs(trainer=MOVED, start=[np.zeros_like(one) for one in MOVED]))
     for row, weights in enumerate(found.tokens):
         text = arm_formula(arm).replace("×", "*").replace("−", "-").replace("±", "-" if BATCH.truncated_R[row] else "+")
         names = {"A_i": advantages[row], "L_i": LENGTHS[row], "Lbar_g": LENGTHS.mean(), "s0": S0, "max": max}

@@ -10,7 +10,7 @@ from ablation.training.weights import Weights
 def test_shares_by_hand():
     tokens = [np.array([2.0, 2.0, 0.0]), np.array([-1.0, -1.0]), np.array([-4.0])]
     kl = [np.array([0.5, 0.0, 0.0]), np.zeros(2), np.zeros(1)]
-    weights = Weights(tokens, kl, np.zeros(3), ["q@low"])
+    weights = Weights(tokens, kl, np.zeros(3), ["q@low"], np.array([2, 1, 0]))
     found = audit_weights(weights, np.array([False, False, True]), ["math", "math", "code"], ["low", "low", "xhigh"])
     assert found["absolute_weight"] == 10.0
     assert found["net_weight"] == -2.0
@@ -26,7 +26,7 @@ def test_shares_by_hand():
 
 
 def test_a_share_of_nothing_is_null():
-    weights = Weights([np.zeros(3)], [np.zeros(3)], np.zeros(1), ["p@low"])
+    weights = Weights([np.zeros(3)], [np.zeros(3)], np.zeros(1), ["p@low"], np.zeros(1, dtype=int))
     found = audit_weights(weights, np.array([False]), ["math"], ["low"])
     assert found["negative_share"] is None and found["truncated_share"] is None
 
@@ -34,7 +34,7 @@ def test_a_share_of_nothing_is_null():
 @pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])
 def test_weights_that_are_not_finite_have_no_shares_and_stay_json(broken):
     tokens = [np.array([1.0, broken]), np.array([-1.0]), np.array([np.inf])]
-    weights = Weights(tokens, [np.zeros(2), np.zeros(1), np.zeros(1)], np.zeros(3), [])
+    weights = Weights(tokens, [np.zeros(2), np.zeros(1), np.zeros(1)], np.zeros(3), [], np.zeros(3, dtype=int))
     found = audit_weights(weights, np.array([False, True, False]), ["math", "code", "math"], ["low", "low", "low"])
     assert found["negative_share"] is None and found["absolute_weight"] is None and found["net_weight"] is None
     assert found["weighted_tokens"] == 4

@@ -1,0 +1,21 @@
+"""Weightings: how an advantage becomes the weight of each token. One file each; README.md says how to add one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+
+import numpy as np
+
+from ablation.plan.weightings import WEIGHTINGS
+from ablation.training.weightings.rollouts import Rollouts
+
+Weighting = Callable[[Rollouts], np.ndarray]
+"""Takes an update's `Rollouts`, returns the weight of each weighted token of each rollout: float64 [R]."""
+
+
+def weighting(name: str) -> Weighting:
+    """The function `weigh` of the weighting's file. Raises KeyError for a name that is not registered."""
+    if name not in WEIGHTINGS:
+        raise KeyError(name)
+    return import_module(f"ablation.training.weightings.{name}").weigh
