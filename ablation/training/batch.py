@@ -55,13 +55,19 @@ def weigh_update(
         lengths_R=stage.lengths,
         weighted_start_R=starts_R,
         weighted_length_R=lengths_R,
-        sampler_logprobs=[stage.logprobs[stage.offsets[row] : stage.offsets[row + 1]] for row in range(len(stage))],
+        sampler_logprobs=_by_rollout(stage, stage.logprobs),
+        entropy=_by_rollout(stage, stage.top_entropy),
     )
     logprobs = Logprobs(
         trainer=trainer_logprobs() if arm.clip is not None or arm.kl is not None else None,
         start=start_logprobs() if arm.kl is not None else None,
     )
     return WeightedUpdate(rewards_R, token_weights(arm, batch, s0, plan.sampling.max_tokens, logprobs))
+
+
+def _by_rollout(stage: Stage, values: np.ndarray) -> list[np.ndarray]:
+    """A flat per-token array of the stage as R arrays [T_i]."""
+    return [values[stage.offsets[row] : stage.offsets[row + 1]] for row in range(len(stage))]
 
 
 def weighted_spans(arm: Arm, stage: Stage, outcomes: Outcomes) -> tuple[np.ndarray, np.ndarray]:

@@ -20,7 +20,7 @@ def clipped(weights_T: np.ndarray, trainer_T: np.ndarray, sampler_T: np.ndarray,
     return ((weights_T > 0) & (ratio_T > 1 + clip.high)) | ((weights_T < 0) & (ratio_T < 1 - clip.low))
 
 
-def anchor(kl: KLAnchor, unit_weight: float, change_T: np.ndarray) -> np.ndarray:
+def anchor(kl: KLAnchor, unit_weight: float | np.ndarray, change_T: np.ndarray) -> np.ndarray:
     """float64 [T]: the pull toward the start, before damping. `change_T` is d = logp - logp_start.
 
     k1: - beta * d. k3: - beta * (1 - exp(-d)), from the gradient of exp(-d) + d - 1 (Schulman, "Approximating KL Divergence",

@@ -38,6 +38,7 @@ class RolloutBatch:
     weighted_start_R: np.ndarray  # first weighted token
     weighted_length_R: np.ndarray  # weighted tokens, which follow each other
     sampler_logprobs: list[np.ndarray] = field(default_factory=list)  # R arrays [T_i]; an arm with a clip needs them
+    entropy: list[np.ndarray] = field(default_factory=list)  # R arrays [T_i], the sampler's; a weighting by entropy needs them
 
 
 @dataclass(frozen=True)
@@ -69,20 +70,18 @@ def token_weights(arm: Arm, batch: RolloutBatch, s0: float, max_tokens: int, log
     _check_logprobs(arm, batch, logprobs)
     rollouts, kept_R, no_signal = count_rollouts(arm, batch, s0, max_tokens)
     weigh = weighting(arm.weighting)
-    per_token_R = weigh(rollouts)
-    unit_R = weigh(dataclasses.replace(rollouts, advantages_R=rollouts.in_loss_R.astype(np.float64)))
-    if arm.finish_push:
-        push_R = np.where(batch.truncated_R, -1.0, 1.0) * kept_R * arm.finish_push * s0
-        per_token_R = per_token_R + divided(push_R, batch.weighted_length_R)
+    per_token = weigh(rollouts)
+    unit = weigh(dataclasses.replace(rollouts, advantages_R=rollouts.in_loss_R.astype(np.float64)))
+    push_R = divided(np.where(batch.truncated_R, -1.0, 1.0) * kept_R * arm.finish_push * s0, batch.weighted_length_R)
     anchored_R = kept_R if arm.finish_push else rollouts.in_loss_R
 
     tokens, kl_parts = [], []
     clipped_R = np.zeros(len(batch.cells), dtype=np.int64)
-    for row, weight in enumerate(per_token_R):
+    for row, weight in enumerate(per_token):
         start, count = int(batch.weighted_start_R[row]), int(batch.weighted_length_R[row])
         span = slice(start, start + count)
         weights_T = np.zeros(int(batch.lengths_R[row]))
-        weights_T[span] = weight
+        weights_T[span] = weight + push_R[row]
         if arm.clip is not None:
             flat_T = clipped(weights_T, logprobs.trainer[row], batch.sampler_logprobs[row], arm.clip)
             weights_T[flat_T] = 0.0
@@ -90,7 +89,7 @@ def token_weights(arm: Arm, batch: RolloutBatch, s0: float, max_tokens: int, log
         kl_T = np.zeros_like(weights_T)
         if arm.kl is not None and anchored_R[row]:
             change_T = logprobs.trainer[row][span] - logprobs.start[row][span]
-            kl_T[span] = anchor(arm.kl, float(unit_R[row]), change_T)
+            kl_T[span] = anchor(arm.kl, unit[row], change_T)
             if arm.kl.damp_only:
                 kl_T = damped(kl_T, weights_T)
         tokens.append(weights_T + kl_T)
@@ -115,7 +114,9 @@ def count_rollouts(arm: Arm, batch: RolloutBatch, s0: float, max_tokens: int) ->
     for number, rows in enumerate(groups.values()):
         group_R[rows] = number
     advantages_R = np.where(in_loss_R, advantages_R, 0.0)
-    return Rollouts(advantages_R, batch.weighted_length_R, group_R, in_loss_R, s0, max_tokens), kept_R, no_signal
+    spans = zip(batch.entropy, batch.weighted_start_R, batch.weighted_length_R, strict=True) if batch.entropy else ()
+    entropy = [own_T[start : start + count] for own_T, start, count in spans]
+    return Rollouts(advantages_R, batch.weighted_length_R, group_R, in_loss_R, s0, max_tokens, entropy), kept_R, no_signal
 
 
 def _check_logprobs(arm: Arm, batch: RolloutBatch, logprobs: Logprobs) -> None:

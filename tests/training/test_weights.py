@@ -30,6 +30,7 @@ def batch(rewards, truncated, weighted_lengths, answer=2):
         lengths_R=weighted + np.where(truncated, 0, answer),
         weighted_start_R=np.zeros(len(weighted), dtype=int),
         weighted_length_R=weighted,
+        entropy=[np.arange(length) / 100 for length in weighted + np.where(truncated, 0, answer)],
     )
 
 
@@ -176,6 +177,24 @@ def test_clipped_tokens_lose_their_advantage_and_keep_the_anchor():
     assert found.clipped_R.tolist() == [10, 0, 0]  # positive weights above 1.2; negative ones count there
     assert found.tokens[0][:10] == pytest.approx([-0.1 * np.log(1.5)] * 10)
     assert found.tokens[1][0] == pytest.approx(-1 / 3 * 100 / 20 - 0.1 * np.log(1.5))
+
+
+def test_a_weighting_may_tell_the_tokens_of_one_rollout_apart():
+    """90 weighted tokens, of which the 18 with the highest entropy count: those from 0.42 nats on, all in the third rollout."""
+    change = [np.full(length, 0.5) for length in GROUP.lengths_R]
+    arm = Arm(weighting="high_entropy", finish_push=0.1, kl=KLAnchor(beta=0.1, unit="advantage"))
+    found = token_weights(arm, GROUP, change)
+    assert found.tokens[2].tolist() == pytest.approx([-10 / 60] * 42 + [(-1 / 3 - 0.05) * 100 / 30 - 10 / 60] * 18)
+    assert found.tokens[0].tolist() == pytest.approx([10 / 10] * 10 + [0.0] * 2)  # the push alone, and never the answer
+    assert found.kl[2].tolist() == pytest.approx([0.0] * 42 + [-0.05 * 100 / 30] * 18)
+
+
+def test_entropies_are_those_of_the_weighted_tokens():
+    """The first rollout's thinking begins at token 3: its entropies there are 0.03, 0.04, ..."""
+    rollouts = dataclasses.replace(GROUP, weighted_start_R=np.array([2, 0, 0]))
+    seen, _, _ = module.count_rollouts(Arm(weighting="token"), rollouts, S0, CAP)
+    assert seen.entropy[0].tolist() == pytest.approx(np.arange(2, 12) / 100)
+    assert [len(own) for own in seen.entropy] == [10, 20, 60]
 
 
 def test_a_beta_in_units_of_advantage_is_spread_as_the_weighting_spreads():

@@ -10,8 +10,9 @@ import numpy as np
 from ablation.plan.weightings import WEIGHTINGS
 from ablation.training.weightings.rollouts import Rollouts
 
-Weighting = Callable[[Rollouts], np.ndarray]
-"""Takes an update's `Rollouts`, returns the weight of each weighted token of each rollout: float64 [R]."""
+Weighting = Callable[[Rollouts], np.ndarray | list[np.ndarray]]
+"""Takes an update's `Rollouts`, returns the weight of every weighted token: one number for each rollout, float64 [R], or, where
+the tokens of a rollout differ, R float64 arrays [L_i]."""
 
 
 def weighting(name: str) -> Weighting:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Rollouts:
-    """The R rollouts of one update, as one arm counts them. Every array has length R."""
+    """The R rollouts of one update, as one arm counts them. Every array `_R` has length R."""
 
     advantages_R: np.ndarray
     """float64; 0 for a rollout that is out of the loss."""
@@ -24,6 +24,8 @@ class Rollouts:
     """The plan's fixed scale, in tokens."""
     max_tokens: int
     """The plan's cap on sampled tokens."""
+    entropy: list[np.ndarray] = field(default_factory=list)
+    """R arrays [L_i]: the sampler's top-k entropy at each weighted token, nats, as it is stored with the rollouts."""
 
     @cached_property
     def counted_lengths_R(self) -> np.ndarray:
