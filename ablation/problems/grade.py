@@ -1,91 +1,68 @@
-"""Graders. They read the visible answer only: what follows the token that closes the thinking.
+"""Grading. Graders read the visible answer only: what follows the token that closes the thinking.
 
-`integer`: the whole visible answer must be one integer, and nothing is searched for inside a longer text. Allowed around it:
-white space, one `\\boxed{...}`, one pair of math dollars, and a currency sign ($, \\$, €, £) before or after the sign of the
-number. Thousands may be marked, in every group and always in the same way, by a comma, `{,}`, `\\,`, one space, a no-break or a
-thin space. A trailing dot or a dot and zeros may follow (`6.`, `6.00`). Anything else, `12.5` and `1,25` too, is no answer.
-
-`exact`: the visible answer without surrounding white space must equal the gold without surrounding white space.
+A grade has one of four statuses. `grader_error` says that the grader failed (a gold that it cannot read, a worker that cannot
+start): it says nothing about the answer and is never counted as a wrong one.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+import os
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from typing import Any
 
+from ablation.problems.outcome import Grade, Status
 from ablation.problems.problem import Problem
 
-Status = Literal["correct", "incorrect", "no_answer", "grader_error"]
-
-
-@dataclass(frozen=True)
-class Grade:
-    """What the grader found. `extracted` is the answer it compared, None if there was none."""
-
-    status: Status
-    extracted: str | None
-
-
-_INTEGER = re.compile(
-    r"""
-    (?P<before>[+\-\u2212]?) \s*
-    (?: \\?\$ | [€£] )? \s*
-    (?P<sign>[+\-\u2212]?) \s*
-    (?P<digits>
-        [0-9]{1,3} (?P<mark> , | \{,\} | \\, | [ \u00a0\u2009\u202f] ) [0-9]{3} (?: (?P=mark) [0-9]{3} )*
-      | [0-9]+
-    )
-    (?: \. 0* )?
-    """,
-    re.VERBOSE,
-)
-_BOX = re.compile(r"\\boxed\s*\{(.*)\}", re.DOTALL)
-_MINUS = ("-", "\u2212")
-
-
-def read_integer(text: str) -> str | None:
-    """The one integer that `text` is, in plain digits with a leading `-` if negative; None if it is not one integer.
-
-    Works on digits as text, so the length of a number costs no more than reading it.
-    """
-    text = text.strip()
-    if len(text) >= 2 and text.startswith("$") and text.endswith("$"):
-        text = text[1:-1].strip()
-    if box := _BOX.fullmatch(text):
-        text = box[1].strip()
-    found = _INTEGER.fullmatch(text)
-    if not found or (found["before"] and found["sign"]):
-        return None
-    digits = re.sub(r"[^0-9]", "", found["digits"]).lstrip("0") or "0"
-    negative = (found["before"] or found["sign"]) in _MINUS and digits != "0"
-    return f"-{digits}" if negative else digits
-
-
-def read_exact(text: str) -> str | None:
-    """`text` without surrounding white space; None if nothing is left."""
-    return text.strip() or None
-
-
-_READERS = {"integer": read_integer, "exact": read_exact}
+__all__ = ["Grade", "Status", "check_problems", "grade", "grade_all"]
 
 
 def grade(problem: Problem, answer_text: str) -> Grade:
-    """Grade a visible answer. `grader_error` means that the gold itself cannot be read: it says nothing about the answer."""
-    read = _READERS[problem.grader]
-    gold, extracted = read(problem.gold), read(answer_text)
-    if gold is None:
-        return Grade("grader_error", extracted)
-    if extracted is None:
-        return Grade("no_answer", None)
-    return Grade("correct" if extracted == gold else "incorrect", extracted)
+    """Grade one visible answer."""
+    return grade_all([(problem, answer_text)])[0]
+
+
+def grade_all(pairs: Iterable[tuple[Problem, str]], workers: int | None = None) -> list[Grade]:
+    """The grade of each (problem, visible answer), in order: what `grade` gives for each of them.
+
+    Equal answers to one problem are graded once. `workers` (None: one per usable processor) is the most processes at a time, for
+    the graders that need any.
+
+    Raises:
+        UsageError: a grader's package or program is missing.
+    """
+    pairs = list(pairs)
+    by_grader: dict[str, list[int]] = {}
+    for place, (problem, _) in enumerate(pairs):
+        by_grader.setdefault(problem.grader, []).append(place)
+    grades: list[Any] = [None] * len(pairs)
+    for name, places in by_grader.items():
+        keys = [(id(pairs[place][0]), pairs[place][1]) for place in places]
+        distinct = {key: pairs[place] for key, place in zip(keys, places, strict=True)}
+        found = grader_module(name).grade_many(list(distinct.values()), workers or usable_processors())
+        by_key = dict(zip(distinct, found, strict=True))
+        for place, key in zip(places, keys, strict=True):
+            grades[place] = by_key[key]
+    return grades
+
+
+def grader_module(name: str) -> Any:
+    """The module of one grader, imported when it is first needed."""
+    return import_module(f"ablation.problems.graders.{name}")
+
+
+def usable_processors() -> int:
+    """Processors that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def check_problems(problems: Mapping[str, Problem]) -> list[str]:
     """One line for each problem whose gold does not grade as correct against itself; empty if all do."""
+    golds = {problem.id: grader_module(problem.grader).gold_answer(problem) for problem in problems.values()}
+    asked = [problem for problem in problems.values() if golds[problem.id] is not None]
+    grades = grade_all([(problem, golds[problem.id] or "") for problem in asked])
     return [
         f"problem `{problem.id}`: gold `{problem.gold}` does not grade as correct against itself (grader `{problem.grader}`)"
-        for problem in problems.values()
-        if grade(problem, problem.gold).status != "correct"
+        for problem, found in zip(asked, grades, strict=True)
+        if found.status != "correct"
     ]

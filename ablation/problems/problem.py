@@ -1,21 +1,25 @@
-"""Problems: a prompt with a checkable answer, read from JSON Lines with errors that name the line and field."""
+"""Problems: a prompt with a checkable answer, read from JSON Lines or Parquet with errors that name the line and field."""
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ablation.errors import UsageError
 
-GRADERS = ("integer", "exact")
-"""Graders by name; `problems.grade` has their rules."""
+GRADERS = ("integer", "exact", "choice", "math", "reasoning_gym", "code")
+"""Graders by name; `problems/graders/NAME.py` has the rules of each."""
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+-]{0,99}")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_FIELDS = ("id", "source", "prompt", "grader", "gold")
+_ALWAYS = ("id", "source", "prompt", "grader")
+_FIELDS = (*_ALWAYS, "gold")
+_OBJECTS = {"code": "tests", "reasoning_gym": "entry"}
+"""Grader -> the field with the object that it grades by."""
 
 
 @dataclass(frozen=True)
@@ -27,53 +31,90 @@ class Problem:
     prompt: str
     grader: str
     gold: str
+    """The right answer; empty for `code`, which has `tests`."""
     tags: tuple[str, ...] = ()
+    tests: dict[str, Any] | None = None
+    """What `code` is judged by; `graders/code.py` has its form."""
+    entry: dict[str, Any] | None = None
+    """What `reasoning_gym` scores by; `graders/reasoning_gym.py` has its form."""
 
 
 def load_problems(path: Path) -> dict[str, Problem]:
-    """Problems by id, in file order, from a JSONL file with one object a line.
+    """Problems by id, in file order: one JSON object a line, or one row a problem if the name ends with `.parquet`.
 
-    Fields: id, source, prompt, grader, gold (text) and, if wanted, tags (a list of texts). Empty lines are skipped.
+    Fields: id, source, prompt, grader, gold (text) and, if wanted, tags (a list of texts). `code` has `tests` (an object) in
+    place of gold, `reasoning_gym` has `entry` (an object) besides; in Parquet an object is JSON text or a struct. Empty lines
+    are skipped.
 
     Raises:
         UsageError: the first line that is not such an object, an id that came before, or a file without problems.
     """
     path = Path(path)
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except OSError as error:
-        raise UsageError(
-            f"{path}: could not be read: {error.strerror or error}", hint="Check the path of the problem file."
-        ) from error
+    rows = _parquet_rows(path) if path.suffix == ".parquet" else _json_lines(path)
     problems: dict[str, Problem] = {}
-    first_line: dict[str, int] = {}
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        problem = _parse(line, f"{path}:{number}")
+    first: dict[str, int] = {}
+    for number, values in rows:
+        where = f"{path}:{number}"
+        problem = _problem(values, where)
         if problem.id in problems:
             raise UsageError(
-                f"{path}:{number}: id: `{problem.id}` was used before, in line {first_line[problem.id]}",
+                f"{where}: id: `{problem.id}` was used before, in line {first[problem.id]}",
                 hint="Give every problem its own id.",
             )
         problems[problem.id] = problem
-        first_line[problem.id] = number
+        first[problem.id] = number
     if not problems:
         raise UsageError(f"{path}: there is no problem in this file", hint="One JSON object a line: " + ", ".join(_FIELDS) + ".")
     return problems
 
 
 def problem_line(problem: Problem) -> str:
-    """`problem` as the line that `load_problems` reads, without the line end; tags only if there are any."""
-    values: dict[str, Any] = asdict(problem)
-    if not problem.tags:
-        del values["tags"]
+    """`problem` as the line that `load_problems` reads, without the line end; tags, tests and entry only if there are any."""
+    values: dict[str, Any] = {name: getattr(problem, name) for name in _ALWAYS}
+    if problem.grader != "code":
+        values["gold"] = problem.gold
+    values |= {name: getattr(problem, name) for name in ("tags", "tests", "entry") if getattr(problem, name)}
     return json.dumps(values, ensure_ascii=False)
 
 
-def _parse(line: bytes, where: str) -> Problem:
+def _json_lines(path: Path) -> Iterator[tuple[int, Any]]:
+    """(line, value) of every line that is not empty."""
     try:
-        values = json.loads(line.decode("utf-8"), object_pairs_hook=_no_duplicates)
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise UsageError(
+            f"{path}: could not be read: {error.strerror or error}", hint="Check the path of the problem file."
+        ) from error
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            yield number, _parse(line, f"{path}:{number}")
+
+
+def _parquet_rows(path: Path) -> Iterator[tuple[int, Any]]:
+    """(row from 1, values); a column without a value in this row is left out, and an object may be JSON text."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with path.open("rb") as file:
+            table = pq.read_table(file)
+    except OSError as error:
+        raise UsageError(
+            f"{path}: could not be read: {error.strerror or error}", hint="Check the path of the problem file."
+        ) from error
+    except pa.ArrowException as error:
+        raise UsageError(f"{path}: not a Parquet file: {error}", hint="Write it again, or use JSON Lines.") from error
+    for number, row in enumerate(table.to_pylist(), start=1):
+        values = {name: value for name, value in row.items() if value is not None}
+        for name in _OBJECTS.values():
+            if isinstance(values.get(name), str):
+                values[name] = _parse(values[name].encode(), f"{path}:{number}: {name}")
+        yield number, values
+
+
+def _parse(line: bytes, where: str) -> Any:
+    try:
+        return json.loads(line.decode("utf-8"), object_pairs_hook=_no_duplicates)
     except UnicodeDecodeError as error:
         raise UsageError(f"{where}: not UTF-8 (byte {error.start})", hint="Save the file as UTF-8.") from error
     except _DuplicateKey as error:
@@ -81,15 +122,24 @@ def _parse(line: bytes, where: str) -> Problem:
     except ValueError as error:
         raise UsageError(f"{where}: not JSON: {error}", hint="Each line is one JSON object.") from error
     except RecursionError as error:
-        raise UsageError(f"{where}: nested too deeply", hint="Each line is one flat JSON object.") from error
+        raise UsageError(f"{where}: nested too deeply", hint="Each line is one JSON object.") from error
+
+
+def _problem(values: Any, where: str) -> Problem:
+    """The problem that a line's or row's values say."""
     if not isinstance(values, dict):
         raise UsageError(f"{where}: found {_kind(values)}, not an object", hint="Each line is one JSON object.")
-    unknown = sorted(set(values) - set(_FIELDS) - {"tags"})
+    known = [*_FIELDS, "tags", *_OBJECTS.values()]
+    unknown = sorted(set(values) - set(known))
     if unknown:
-        raise UsageError(f"{where}: unknown field `{unknown[0]}`", hint=f"Known fields: {', '.join(_FIELDS)}, tags.")
-    for name in _FIELDS:
+        raise UsageError(
+            f"{where}: unknown field `{unknown[0]}`", hint=f"Known fields: {', '.join([*_FIELDS, 'tags', 'tests', 'entry'])}."
+        )
+    grader = values.get("grader")
+    texts = _ALWAYS if grader == "code" else _FIELDS
+    for name in texts:
         if name not in values:
-            raise UsageError(f"{where}: {name}: is missing", hint=f"Every problem has {', '.join(_FIELDS)}.")
+            raise UsageError(f"{where}: {name}: is missing", hint=f"Every problem has {', '.join(texts)}.")
         if not isinstance(values[name], str):
             raise UsageError(f"{where}: {name}: found {_kind(values[name])}, not a text", hint='Put it in quotes: "42", not 42.')
         if _SURROGATE.search(values[name]):
@@ -101,12 +151,23 @@ def _parse(line: bytes, where: str) -> Problem:
     for name in ("source", "prompt"):
         if not values[name].strip():
             raise UsageError(f"{where}: {name}: is empty", hint=f"Every problem needs a {name}.")
-    if values["grader"] not in GRADERS:
-        raise UsageError(f"{where}: grader: unknown grader `{values['grader']}`", hint=f"Known graders: {', '.join(GRADERS)}.")
+    if grader not in GRADERS:
+        raise UsageError(f"{where}: grader: unknown grader `{grader}`", hint=f"Known graders: {', '.join(GRADERS)}.")
     tags = values.get("tags", [])
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
         raise UsageError(f"{where}: tags: must be a list of texts", hint='For instance "tags": ["hard"].')
-    return Problem(*(values[name] for name in _FIELDS), tags=tuple(tags))
+    if grader == "code" and "gold" in values:
+        raise UsageError(
+            f"{where}: gold: grader `code` has tests, no gold", hint="A canonical solution goes into tests.solution."
+        )
+    for owner, name in _OBJECTS.items():
+        if grader == owner and not isinstance(values.get(name), dict):
+            found = _kind(values[name]) if name in values else "nothing"
+            raise UsageError(f"{where}: {name}: found {found}, not an object", hint=f"Grader `{owner}` grades by `{name}`.")
+        if grader != owner and name in values:
+            raise UsageError(f"{where}: {name}: only for grader `{owner}`, found grader `{grader}`", hint="Leave it out.")
+    objects = {name: values.get(name) for name in _OBJECTS.values()}
+    return Problem(*(values[name] for name in _ALWAYS), values.get("gold", ""), tuple(tags), **objects)
 
 
 class _DuplicateKey(ValueError):
