@@ -13,15 +13,20 @@ from rich.table import Table
 from rich.text import Text
 
 from ablation.errors import IntegrityError
+from ablation.plan.arms import ArmAdam, ArmReward, Clip, KLAnchor
 from ablation.plan.choose import lock_path
 from ablation.plan.cost import SAMPLE_FLOPS, TRAIN_FLOPS, Cost, base_bytes, cost, default_flops, update_sizes
 from ablation.plan.load import LoadedPlan
 from ablation.plan.locate import locate, resources_of
 from ablation.plan.lock import verify_lock
 from ablation.plan.model import Plan
+from ablation.plan.section import Section
 from ablation.plan.words import number, rule_in_words
+from ablation.report.arm_words import optimizer_in_words
 
 SAME = "·"
+_PARTS: dict[str, type[Section]] = {"clip": Clip, "kl": KLAnchor, "reward": ArmReward, "optimizer": ArmAdam}
+"""Fields of an arm that are sections themselves."""
 GPU_FLOPS = 1e14
 """Assumed useful rate of one data-center GPU, sampling included: about a tenth of its bfloat16 peak."""
 HOPELESS = 86_400
@@ -72,9 +77,14 @@ def arm_differences(plan: Plan) -> dict[str, dict[str, Any]]:
 
 
 def _flat(fields: dict[str, Any]) -> dict[str, Any]:
-    result = {key: value for key, value in fields.items() if key != "kl"}
-    kl = fields["kl"] or {"beta": None, "damp_only": False}
-    return result | {f"kl.{name}": value for name, value in kl.items()}
+    """The parts of `kl`, `clip` and so on as fields of their own; a part that is not there differs in what makes it one alone."""
+    result = {key: value for key, value in fields.items() if key not in _PARTS}
+    for key, section in _PARTS.items():
+        missing = {name: None if info.is_required() else info.default for name, info in section.model_fields.items()}
+        if not any(info.is_required() for info in section.model_fields.values()):
+            missing = dict.fromkeys(missing)
+        result |= {f"{key}.{name}": value for name, value in (fields[key] or missing).items()}
+    return result
 
 
 def rules_of(plan: Plan) -> dict[str, list[dict[str, str]]]:
@@ -201,7 +211,7 @@ def schedule_rows(plan: Plan, summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("then", f"sweep, {control} and the first stable arm in plan order, in family {family}"),
         ("seeds", ", ".join(f"{name} {seed}" for name, seed in summary["families"].items())),
         ("sampling", _sampling(plan)),
-        ("training", f"learning rate {plan.training.learning_rate!r}, fresh Adam, s0 {shown_value(plan.training.s0)}"),
+        ("training", _training(plan)),
         ("intervals", _intervals(plan)),
     ]
 
@@ -210,6 +220,15 @@ def _sampling(plan: Plan) -> str:
     sampling = plan.sampling
     top_k = sampling.top_k or "all"
     return f"temperature {sampling.temperature:g}, top-p {sampling.top_p:g}, top-k {top_k}, cap {sampling.max_tokens:,} tokens"
+
+
+def _training(plan: Plan) -> str:
+    training = plan.training
+    s0 = f"s0 {shown_value(training.s0)}"
+    parts = [f"learning rate {training.learning_rate!r}", optimizer_in_words(training.optimizer), s0]
+    if training.autocast != "none":
+        parts.append(f"autocast {training.autocast}")
+    return ", ".join(parts)
 
 
 def _intervals(plan: Plan) -> str:

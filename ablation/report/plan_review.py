@@ -14,7 +14,7 @@ from ablation.plan.words import number, rule_in_words
 from ablation.power.power import Power
 from ablation.power.reach import Reach
 from ablation.power.summary import Share
-from ablation.report.arm_words import SYMBOLS, arm_formula, arm_in_words
+from ablation.report.arm_words import arm_formula, arm_in_words, optimizer_in_words, reward_in_words, symbols
 from ablation.report.checklist import OPEN, checklist
 from ablation.report.plan_page import RULE_TITLES, cost_rows, schedule_rows, shown_value
 from ablation.report.power_tables import SECTION_TITLES, in_words, share_text, summary_lines
@@ -192,17 +192,22 @@ def arms_side_by_side(plan: Plan, differences: dict[str, dict[str, Any]]) -> dic
         words = arm_in_words(arm, plan.training)
         rows.append({"name": name, "note": arm.note, "values": values, "formula": arm_formula(arm), "words": words})
     training = plan.training
-    bonus = training.reward.length_bonus
-    length = f" + {number(bonus)} × clip((L_ref − L) / L_ref, −1, 1), with L_ref the cell's mean clean length in the sweep"
-    unless = " where the arm has none of its own" if "learning_rate" in fields else ""
+
+    def unless(*names: str) -> str:
+        own = any(field.split(".")[0] in names for field in fields)
+        return " where the arm says nothing else" if own else ""
+
     shared = {
-        "reward": f"0 unless a rollout is correct, finished and free of loops; then 1{length if bonus else ''}",
+        "reward": reward_in_words(training.reward) + unless("reward", "truncation_penalty"),
         "s0": f"{number(training.s0)} tokens, the same for every arm"
         if training.s0 != "sweep"
         else f"mean thinking length of the untruncated rollouts in the sweep of {plan.main_family}, the same for every arm",
-        "learning rate": f"{number(training.learning_rate)}{unless}, Adam from empty moments",
+        "learning rate": number(training.learning_rate) + unless("learning_rate"),
+        "optimizer": optimizer_in_words(training.optimizer) + unless("optimizer"),
     }
-    return {"control": control, "fields": fields, "rows": rows, "symbols": SYMBOLS, "shared": shared}
+    if training.autocast != "none":
+        shared["precision"] = f"training and scoring under {training.autocast} autocast"
+    return {"control": control, "fields": fields, "rows": rows, "symbols": symbols(plan.arms.values()), "shared": shared}
 
 
 def drawn(plan: Plan) -> list[dict[str, Any]]:
