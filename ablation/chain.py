@@ -132,6 +132,24 @@ def split_torn_tail(data: bytes) -> tuple[bytes, bytes]:
     return data[:end], data[end:]
 
 
+def cut_torn_tail(path: Path) -> Path | None:
+    """Take off what a killed writer left of the last line, so that the next append does not fuse with it.
+
+    It is kept beside the file, under the path that is returned; None if every line is whole. Raises `OSError`.
+    """
+    if not path.exists():
+        return None
+    whole, torn = split_torn_tail(path.read_bytes())
+    if not torn:
+        return None
+    kept = path.with_name(f"{path.name}.torn-{len(whole)}")
+    kept.write_bytes(torn)
+    with open(path, "r+b") as handle:
+        handle.truncate(len(whole))
+        os.fsync(handle.fileno())
+    return kept
+
+
 def _opened(line: bytes) -> dict[str, Any] | None:
     """The record of a line whose own digest holds."""
     seal = _SEAL.search(line)

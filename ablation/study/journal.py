@@ -6,12 +6,11 @@ canonical digest), `prev` and `sha256` (see `ablation.chain`).
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ablation.chain import append_line, chained_line, split_torn_tail
+from ablation.chain import append_line, chained_line, cut_torn_tail
 from ablation.errors import IntegrityError
 from ablation.files import disk_errors, sha256_bytes, sync_folder
 from ablation.rollouts.journal_chain import read_journal_chain
@@ -23,10 +22,9 @@ class Journal:
     def __init__(self, path: Path, plan_digest: str) -> None:
         self.path = path
         self.plan_digest = plan_digest
-        self.torn: Path | None = None
         with disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._cut_torn_tail()
+            self.torn = cut_torn_tail(path)
         chain = read_journal_chain(path)
         for event in chain.records:
             if event.get("plan") != plan_digest:
@@ -61,14 +59,3 @@ class Journal:
 
     def close(self) -> None:
         self._handle.close()
-
-    def _cut_torn_tail(self) -> None:
-        if not self.path.exists():
-            return
-        whole, torn = split_torn_tail(self.path.read_bytes())
-        if torn:
-            self.torn = self.path.with_name(f"{self.path.name}.torn-{len(whole)}")
-            self.torn.write_bytes(torn)
-            with open(self.path, "r+b") as handle:
-                handle.truncate(len(whole))
-                os.fsync(handle.fileno())

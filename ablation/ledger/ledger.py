@@ -1,0 +1,212 @@
+"""The ledger: which problem was ever sampled, trained on or evaluated, in one append-only chained file of the project.
+
+It lies in `runs/ledger.jsonl` (see `ledger_path`) and each line is a *mark*: a plan's digest, a stage, a use, and the set of problems
+that it was done with, written before the first rollout of that stage. A set's problems are listed in the first mark that names it;
+later ones have its digest only. A problem is its text: see `problems.digest`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ablation.chain import Chain, append_line, chained_line, cut_torn_tail, read_chain
+from ablation.errors import IntegrityError, UsageError
+from ablation.files import disk_errors, json_bytes, sha256_bytes, sync_folder
+from ablation.problems.digest import fingerprint
+from ablation.problems.problem import Problem
+
+USES = {
+    "sampled": "rollouts were sampled, as in a sweep",
+    "trained": "rollouts were sampled and trained on",
+    "evaluated": "rollouts were sampled to judge a model",
+}
+"""Use of a problem -> what it means."""
+
+_FIELDS = {"number": int, "time": str, "plan": str, "study": str, "stage": str, "use": str, "set": str}
+
+
+@dataclass(frozen=True)
+class Used:
+    """One problem of a set."""
+
+    id: str
+    text: str
+    near: str
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One line of the ledger."""
+
+    number: int
+    """1, 2, ... in the order of writing."""
+    time: str
+    """UTC, ISO 8601 with offset."""
+    plan: str
+    """Digest of the plan; empty for what was done outside one."""
+    study: str
+    """Its name, or what an imported mark says of where it comes from."""
+    stage: str
+    """For instance `main/C/update-1`."""
+    use: str
+    """One of `USES`."""
+    set: str
+    """Digest of the set of problems."""
+    problems: tuple[Used, ...]
+    reason: str | None
+    """Why an imported mark was made; None for one that a run wrote."""
+
+    def in_words(self) -> str:
+        """For instance `trained on in study, main/C/update-1 (mark 3, 2026-11-29T12:00:00+00:00)`."""
+        done = "trained on" if self.use == "trained" else self.use
+        return f"{done} in {self.study}, {self.stage} (mark {self.number}, {self.time})"
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """A problem that has a mark, or whose text but for its numbers has one."""
+
+    problem: str
+    other: str
+    """The id of the marked problem."""
+    near: bool
+    """Only alike: the same text with other numbers."""
+    mark: Mark
+
+    def in_words(self) -> str:
+        """One line for a message."""
+        how = "is the same but for its numbers as" if self.near else "is"
+        named = "" if self.problem == self.other and not self.near else f" {how} `{self.other}`, which"
+        return f"`{self.problem}`{named} was {self.mark.in_words()}"
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The marks of a ledger whose chain holds."""
+
+    path: Path
+    chain: Chain
+    marks: list[Mark]
+
+    def conflicts(self, problems: Iterable[Problem]) -> list[Conflict]:
+        """For each of `problems` that was ever used: its first mark of the same text, or else of the same text with other numbers."""
+        same: dict[str, tuple[Mark, Used]] = {}
+        alike: dict[str, tuple[Mark, Used]] = {}
+        for mark in self.marks:
+            for used in mark.problems:
+                same.setdefault(used.text, (mark, used))
+                alike.setdefault(used.near, (mark, used))
+        found = []
+        for problem in problems:
+            own = fingerprint(problem)
+            for near, table, key in ((False, same, own.text), (True, alike, own.near)):
+                if key in table:
+                    mark, used = table[key]
+                    found.append(Conflict(problem.id, used.id, near, mark))
+                    break
+        return found
+
+    def has(self, plan: str, stage: str, use: str, problems: Sequence[Problem]) -> bool:
+        """Whether exactly this was marked before."""
+        wanted = _set_digest(_used(problems))
+        return any((one.plan, one.stage, one.use, one.set) == (plan, stage, use, wanted) for one in self.marks)
+
+
+def ledger_path(plan_path: Path) -> Path:
+    """`runs/ledger.jsonl` beside the folder that the plan lies in, where its run folders are, too."""
+    folder = Path(plan_path).resolve().parent
+    return (folder.parent if folder.name == "plans" else folder) / "runs" / "ledger.jsonl"
+
+
+def read_ledger(path: Path) -> Ledger:
+    """The ledger in `path`; empty if there is none. A torn last line is left out: its writer was killed before it sampled anything.
+
+    Raises `IntegrityError` naming the line that was edited, dropped, repeated or moved.
+    """
+    chain = read_chain(path, counter="number", first=1, what="ledger")
+    sets: dict[str, tuple[Used, ...]] = {}
+    return Ledger(path, chain, [_mark(path, record, sets) for record in chain.records])
+
+
+def write_mark(
+    path: Path, *, plan: str, study: str, stage: str, use: str, problems: Sequence[Problem], reason: str | None = None
+) -> Mark | None:
+    """Append a mark durably; None if the ledger has this very one (a run that goes on after a kill marks nothing twice).
+
+    Raises `IntegrityError` if the ledger was edited, `DiskError` if it cannot be written.
+    """
+    if use not in USES:
+        raise UsageError(f"`{use}` is no use of a problem; there are: {', '.join(USES)}")
+    if not problems:
+        raise UsageError("a mark needs at least one problem")
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = open(path, "a+b", buffering=0)  # noqa: SIM115 - closed below
+    with handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)  # several runs of a project may mark at once
+        cut_torn_tail(path)
+        ledger = read_ledger(path)
+        if ledger.has(plan, stage, use, problems):
+            return None
+        used = _used(problems)
+        digest = _set_digest(used)
+        record: dict[str, Any] = {
+            "number": len(ledger.marks) + 1,
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "plan": plan,
+            "study": study,
+            "stage": stage,
+            "use": use,
+            "set": digest,
+        }
+        if reason is not None:
+            record["reason"] = reason
+        if digest not in {mark.set for mark in ledger.marks}:
+            record["problems"] = [[one.id, one.text, one.near] for one in used]
+        append_line(path, handle, chained_line(record, ledger.chain.head.sha256))
+        with disk_errors(path):
+            sync_folder(path.parent)
+        return _mark(path, record, {digest: used})
+
+
+def _used(problems: Sequence[Problem]) -> tuple[Used, ...]:
+    marked = [(problem.id, fingerprint(problem)) for problem in problems]
+    return tuple(sorted((Used(name, own.text, own.near) for name, own in marked), key=lambda used: (used.id, used.text)))
+
+
+def _set_digest(used: Sequence[Used]) -> str:
+    return sha256_bytes(json_bytes([[one.id, one.text, one.near] for one in used]))
+
+
+def _mark(path: Path, record: dict[str, Any], sets: dict[str, tuple[Used, ...]]) -> Mark:
+    where = f"{path}:{record['number']}"
+    for name, kind in _FIELDS.items():
+        if not isinstance(record.get(name), kind):
+            raise IntegrityError(f"{where}: `{name}` is missing or of the wrong type")
+    if "problems" in record:
+        try:
+            used = tuple(Used(*map(str, entry)) for entry in record["problems"])
+        except TypeError:
+            raise IntegrityError(f"{where}: `problems` is not a list of id, digest and near digest") from None
+        if _set_digest(used) != record["set"]:
+            raise IntegrityError(f"{where}: its problems do not have the digest that it names")
+        sets[record["set"]] = used
+    if record["set"] not in sets:
+        raise IntegrityError(f"{where}: names a set of problems that no line before it lists")
+    reason = record.get("reason")
+    return Mark(
+        number=record["number"],
+        time=record["time"],
+        plan=record["plan"],
+        study=record["study"],
+        stage=record["stage"],
+        use=record["use"],
+        set=record["set"],
+        problems=sets[record["set"]],
+        reason=None if reason is None else str(reason),
+    )
