@@ -1,8 +1,8 @@
 """The ledger: which problem was ever sampled, trained on or evaluated, in one append-only chained file of the project.
 
-It lies in `runs/ledger.jsonl` (see `ledger_path`) and each line is a *mark*: a plan's digest, a stage, a use, and the set of problems
-that it was done with, written before the first rollout of that stage. A set's problems are listed in the first mark that names it;
-later ones have its digest only. A problem is its text: see `problems.digest`.
+It lies in `runs/ledger.jsonl` (see `ledger_path`) and each line is a *mark*: a plan's digest, a stage, a use, and the set of
+problems that it was done with, written before the first rollout of that stage. A set's problems are listed in the first mark that
+names it; later ones have its digest only. A problem is its text: see `problems.digest`.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Ledger:
     marks: list[Mark]
 
     def conflicts(self, problems: Iterable[Problem]) -> list[Conflict]:
-        """For each of `problems` that was ever used: its first mark of the same text, or else of the same text with other numbers."""
+        """For each of `problems` that was ever used: the first mark of its text, or else of its text with other numbers."""
         same: dict[str, tuple[Mark, Used]] = {}
         alike: dict[str, tuple[Mark, Used]] = {}
         for mark in self.marks:
@@ -124,7 +124,7 @@ def ledger_path(plan_path: Path) -> Path:
 
 
 def read_ledger(path: Path) -> Ledger:
-    """The ledger in `path`; empty if there is none. A torn last line is left out: its writer was killed before it sampled anything.
+    """The ledger in `path`; empty if there is none. A torn last line is left out: its writer was killed before it sampled.
 
     Raises `IntegrityError` naming the line that was edited, dropped, repeated or moved.
     """

@@ -1,0 +1,27 @@
+"""Whether the ledger knows of everything that the runs beside it sampled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ablation.ledger.ledger import Ledger
+from ablation.rollouts.journal_chain import read_journal_chain
+
+
+def use_of(stage: str) -> str:
+    """What a stage of a run is to its problems: `stage` is its kind, `sweep`, `update`, `readout` or a check."""
+    return {"sweep": "sampled", "update": "trained"}.get(stage, "evaluated")
+
+
+def unmarked_stages(ledger: Ledger, runs: Path) -> list[str]:
+    """One line for each stage that a run folder in `runs` tells of and the ledger has no mark of.
+
+    Raises `IntegrityError` for a journal that was edited.
+    """
+    marked = {(mark.plan, mark.stage) for mark in ledger.marks}
+    lines = []
+    for journal in sorted(runs.glob("*/journal.jsonl")):
+        for event in read_journal_chain(journal).records:
+            if event["event"] == "stage_sampled" and (event["plan"], event["stage"]) not in marked:
+                lines.append(f"{journal}: {event['stage']} was sampled at {event['time']}, and the ledger has no mark of it")
+    return lines
