@@ -59,7 +59,7 @@ def table(section: type[BaseModel], plan: Plan) -> str:
         example = EXAMPLES.get((section.__name__, name), _example(plan, section, name))
         meaning = " ".join((info.description or "").split())
         shown = "" if _is_section(example) else _shown(example)
-        cells = [f"`{name}`", type_in_words(info), _default(info), shown, meaning]
+        cells = [f"`{name}`", type_in_words(info), default_in_words(info), shown, meaning]
         lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "\n".join(lines) + "\n"
 
@@ -99,8 +99,7 @@ def _limit(item: Any) -> str:
         value = getattr(item, name, None)
         if value is not None and value != LARGEST:  # a bound that every whole number has
             text += f"{' and' if text else ''} {sign} {'2^63' if value == 2**63 else value}"
-    for inner in getattr(item, "metadata", None) or []:
-        text += _limit(inner)
+    text += " and".join(filter(None, map(_limit, getattr(item, "metadata", None) or [])))
     pattern = getattr(item, "pattern", None)
     if pattern:
         text += " (64 lower-case hex digits)" if "0-9a-f" in pattern else " (name: letters, digits, `-`, `_`, at most 40)"
@@ -113,7 +112,8 @@ def _sections_in(annotation: Any) -> list[type[BaseModel]]:
     return [section for argument in typing.get_args(annotation) for section in _sections_in(argument)]
 
 
-def _default(info: FieldInfo) -> str:
+def default_in_words(info: FieldInfo) -> str:
+    """For instance `required` or the value in code quotes."""
     if info.is_required():
         return "required"
     return "its own defaults" if info.default_factory is not None else _code(info.default)

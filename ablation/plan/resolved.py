@@ -10,7 +10,12 @@ from ablation.plan.model import Plan
 
 def resolved_yaml(plan: Plan) -> str:
     """`plan` as YAML. Texts are always in JSON's quotes, so that no reader can take one for a number."""
-    return "\n".join(_block(plan.model_dump(), 0)) + "\n"
+    return yaml_block(plan.model_dump())
+
+
+def yaml_block(value: dict[str, Any]) -> str:
+    """Plain data as YAML, written like a resolved plan."""
+    return "\n".join(_block(value, 0)) + "\n"
 
 
 def _block(value: dict[str, Any], depth: int) -> list[str]:

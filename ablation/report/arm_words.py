@@ -76,6 +76,9 @@ def symbols(arms: Iterable[Arm]) -> str:
     found = [f"A_i: a rollout's advantage, {advantage}.", f"L_i: {length}."]
     used = {word for arm in arms for word in re.findall(r"[A-Za-z]\w*", arm_formula(arm))}
     found += [f"{name}: {text}." for name, text in _SYMBOLS.items() if name in used]
+    of_loss = [arm for arm in arms if arm.truncated in ("apart", "mask") or arm.no_signal == "drop"]
+    if any({"Lbar_g", "L_g", "Lbar", "R", "G"} & set(re.findall(r"\w+", arm_formula(arm))) for arm in of_loss):
+        found.append("Rollouts out of the loss count in no mean, sum or number of L_i.")
     if "response" not in tokens:
         found.append("The visible answer never carries weight.")
     return " ".join(found)

@@ -38,7 +38,7 @@ def _shares(weights: Weights, truncated_R: np.ndarray, rows: np.ndarray) -> dict
     if not all(np.isfinite(part).all() for part in parts):  # sums and shares of such weights are no numbers either
         return counted | dict.fromkeys(SUMS)
     positive = math.fsum(float(part[part > 0].sum()) for part in parts)
-    negative = -math.fsum(float(part[part < 0].sum()) for part in parts)
+    negative = 0.0 - math.fsum(float(part[part < 0].sum()) for part in parts)  # 0.0, never -0.0
     absolute = positive + negative
     truncated = math.fsum(float(np.abs(weights.tokens[row]).sum()) for row in rows if truncated_R[row])
     kl = math.fsum(float(np.abs(weights.kl[row]).sum()) for row in rows)

@@ -6,11 +6,23 @@ Shapes: R rollouts.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
 from ablation.plan.arms import Reward
-from ablation.rollouts.outcomes import Outcomes
+
+
+class Rewarded(Protocol):
+    """What of the outcomes of R rollouts earns a reward; `rollouts.outcomes.Outcomes` has it."""
+
+    @property
+    def clean(self) -> np.ndarray: ...  # bool [R]: correct, finished and free of loops
+    @property
+    def looping(self) -> np.ndarray: ...  # bool [R]
+
+    truncated: np.ndarray  # bool [R]
+    thinking_length: np.ndarray  # int64 [R], tokens
 
 
 def reference_lengths(cells: Sequence[str], clean_R: np.ndarray, thinking_length_R: np.ndarray) -> dict[str, float]:
@@ -23,7 +35,7 @@ def reference_lengths(cells: Sequence[str], clean_R: np.ndarray, thinking_length
 
 
 def rewards(
-    cells: Sequence[str], outcomes: Outcomes, reference: dict[str, float], settings: Reward, *, truncation_penalty: float = 0.0
+    cells: Sequence[str], outcomes: Rewarded, reference: dict[str, float], settings: Reward, *, truncation_penalty: float = 0.0
 ) -> np.ndarray:
     """Float64 [R]: 1 + bonus * clip((L_ref - L) / L_ref, -1, 1) for a clean rollout (correct, finished, no loop), otherwise 0,
     less the penalties of a looping and of a truncated one.
