@@ -1,0 +1,185 @@
+"""What runs in the sandbox: takes a program over one socket, runs it, sends values back. Only the standard library and `values`.
+
+Nothing here is out of reach of the program that it runs, so nothing here is a secret or a judgement. A frame is a nonce of 16
+bytes, one letter for its kind, the length of its content in 4 bytes, and the content. An answer repeats the nonce of what it
+answers.
+
+`python -I -S inside.py CHANNEL UID`: CHANNEL is the socket's descriptor, UID the user to become (`-` to stay).
+"""
+
+import os
+import resource
+import struct
+import sys
+import time
+import types
+
+HEADER = struct.Struct("!16scI")
+PROGRAM = "/program/main.py"
+
+
+class Channel:
+    """Frames over a connected stream socket, blocking. `os` alone, as `socket` takes longer to load than most answers run."""
+
+    def __init__(self, descriptor):
+        self._descriptor = descriptor
+
+    def send(self, nonce, kind, content=b""):
+        rest = HEADER.pack(nonce, kind, len(content)) + content
+        while rest:
+            rest = rest[os.write(self._descriptor, rest) :]
+
+    def receive(self):
+        nonce, kind, length = HEADER.unpack(self._exactly(HEADER.size))
+        return nonce, kind, self._exactly(length)
+
+    def _exactly(self, length):
+        parts = []
+        while length:
+            part = os.read(self._descriptor, min(length, 1 << 16))
+            if not part:
+                os._exit(0)  # the parent has gone
+            parts.append(part)
+            length -= len(part)
+        return b"".join(parts)
+
+    def close(self):
+        os.close(self._descriptor)
+
+
+def confine(limits, uid):
+    """Give up root, if there is any, and take the limits, for good."""
+    if uid != "-":
+        user = int(uid)
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+    megabyte = 1 << 20
+    seconds = max(1, int(-(-limits["seconds"] // 1)))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))  # SIGXCPU names the cause, SIGKILL comes after it
+    for name, most in (
+        ("AS", limits["memory_mb"] * megabyte),
+        ("DATA", limits["memory_mb"] * megabyte),
+        ("NPROC", limits["processes"]),
+        ("NOFILE", limits["files"]),
+        ("FSIZE", limits["disk_mb"] * megabyte),
+        ("CORE", 0),
+        ("MSGQUEUE", 0),
+        ("MEMLOCK", 0),
+    ):
+        if name == "NPROC" and not limits["count_processes"]:
+            continue
+        resource.setrlimit(getattr(resource, "RLIMIT_" + name), (most, most))
+
+
+def load(source, name):
+    """A module made of `source`; its main guard does not run."""
+    module = types.ModuleType(name)
+    sys.modules[name] = module
+    exec(compile(source, f"<{name}>", "exec"), module.__dict__)
+    return module
+
+
+def error_name(error):
+    return type(error).__name__[:100].encode("utf-8", "replace")
+
+
+def dump(value):
+    return json.dumps(encode(value), separators=(",", ":")).encode()
+
+
+def answer_calls(channel, nonce, setup):
+    """Load the program, then answer each call frame C with a value V, or with E and the name of what went wrong."""
+    try:
+        function = getattr(load(setup["source"], "solution"), setup["entry_point"], None)
+    except BaseException as error:
+        return channel.send(nonce, b"E", error_name(error))
+    if not callable(function):
+        return channel.send(nonce, b"M")
+    channel.send(nonce, b"L")
+    while True:
+        nonce, _, content = channel.receive()
+        call = json.loads(content)
+        try:
+            value = function(*decode(call["args"]), **decode(call["kwargs"]))
+            content = dump(value)
+        except NotPlain as error:
+            channel.send(nonce, b"N", str(error).encode("utf-8", "replace"))
+        except BaseException as error:
+            channel.send(nonce, b"E", error_name(error))
+        else:
+            channel.send(nonce, b"V", content)
+
+
+def run_check(channel, nonce, setup):
+    """Run the trusted `check(candidate)`; `candidate` asks the parent with C and gets V. Ends with P (passed), F or E."""
+    asked = False
+
+    def candidate(*args, **kwargs):
+        nonlocal asked
+        asked = True
+        channel.send(nonce, b"C", dump({"args": list(args), "kwargs": kwargs}))
+        return decode(json.loads(channel.receive()[2]))
+
+    try:
+        module = load(setup["source"], "check")
+        setattr(module, setup["entry_point"], candidate)  # some checks call the function by its name
+        module.check(candidate)
+    except BaseException as error:
+        return channel.send(nonce, b"F" if asked else b"E", error_name(error))
+    channel.send(nonce, b"P" if asked else b"E", b"candidate was never called")
+
+
+def run_program(channel, nonce):
+    """Run the script as one does from a shell; report X with its status, and whether it left processes behind."""
+    child = os.fork()
+    if child == 0:
+        channel.close()
+        os.execv(sys.executable, [sys.executable, "-I", "-S", "-X", "frozen_modules", "-X", "utf8", PROGRAM_PATH])
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    for stream in (0, 1):
+        os.close(stream)
+    left = COUNTS and others()
+    channel.send(nonce, b"X", json.dumps({"status": status, "left": left}).encode())
+
+
+def others():
+    """Whether there are still other processes, after a moment in which those that have ended can be collected."""
+    for _ in range(20):
+        try:
+            os.kill(-1, 0)
+        except (ProcessLookupError, PermissionError):
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def main():
+    global PROGRAM_PATH, COUNTS
+    channel = Channel(int(sys.argv[1]))
+    nonce, kind, content = channel.receive()
+    setup = json.loads(content)
+    PROGRAM_PATH, COUNTS = setup.get("program", PROGRAM), setup["limits"]["count_processes"]
+    confine(setup["limits"], sys.argv[2])
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 2)
+    os.close(nothing)
+    sys.argv = ["solution"]
+    channel.send(nonce, b"R")
+    if kind == b"S":
+        answer_calls(channel, nonce, setup)
+    elif kind == b"K":
+        run_check(channel, nonce, setup)
+    else:
+        run_program(channel, nonce)
+    channel.receive()
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    import json
+
+    from values import NotPlain, decode, encode
+
+    del sys.path[0]
+    main()

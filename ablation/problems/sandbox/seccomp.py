@@ -1,0 +1,100 @@
+"""The system call filter: a classic BPF program in the form that `bwrap --seccomp` loads (struct sock_filter, 8 bytes each).
+
+Namespaces and dropped privileges do the work; the filter takes away what they leave: looking into other processes, memory that
+no limit counts, further namespaces, every kind of socket but a local one (vsock knows no network namespace), and kernel
+features that answers to problems do not need. A refused call fails with EPERM; clone3, whose flags a filter cannot see, with
+ENOSYS, so that the C library falls back to clone. Calls of another instruction set end the process.
+"""
+
+from __future__ import annotations
+
+import platform
+import struct
+
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+_EPERM, _ENOSYS = 1, 38
+_NUMBER, _ARCHITECTURE, _ARGUMENT_0 = 0, 4, 16  # offsets in struct seccomp_data, little endian
+_NEW_NAMESPACE = 0x7E020000  # every CLONE_NEW* flag that clone takes
+_AF_UNIX = 1
+
+# name: (x86_64, aarch64), from the kernel's tables
+NUMBERS = {
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "kcmp": (312, 272),
+    "pidfd_getfd": (438, 438),
+    "process_madvise": (440, 440),
+    "memfd_create": (319, 279),
+    "memfd_secret": (447, 447),
+    "shmget": (29, 194),
+    "semget": (64, 190),
+    "msgget": (68, 186),
+    "mq_open": (240, 180),
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    "name_to_handle_at": (303, 264),
+    "open_by_handle_at": (304, 265),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "fanotify_init": (300, 262),
+    "kexec_load": (246, 104),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "delete_module": (176, 106),
+    "syslog": (103, 116),
+    "personality": (135, 92),
+}
+_CLONE, _CLONE3, _SOCKET = (56, 220), (435, 435), (41, 198)
+_MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
+
+
+def supported(machine: str | None = None) -> bool:
+    """Whether there is a filter for this kind of processor."""
+    return (machine or platform.machine()) in _MACHINES
+
+
+def program(machine: str | None = None) -> bytes:
+    """The filter for this kind of processor (`supported`)."""
+    column, architecture = _MACHINES[machine or platform.machine()]
+    steps = [_step(_LOAD, _ARCHITECTURE), *_unless_equal(architecture, _KILL), _step(_LOAD, _NUMBER)]
+    steps += [_step(_AT_LEAST, 0x40000000, 0, 1), _step(_RETURN, _KILL)]  # x32, the other way to call on x86_64
+    for numbers in NUMBERS.values():
+        steps += _if_equal(numbers[column], [_step(_RETURN, _ERRNO | _EPERM)])
+    steps += _if_equal(_CLONE3[column], [_step(_RETURN, _ERRNO | _ENOSYS)])
+    new_namespace = [_step(_ANY_BIT, _NEW_NAMESPACE, 0, 1), _step(_RETURN, _ERRNO | _EPERM)]
+    steps += _if_equal(_CLONE[column], [_step(_LOAD, _ARGUMENT_0), *new_namespace, _step(_RETURN, _ALLOW)])
+    local = _unless_equal(_AF_UNIX, _ERRNO | _EPERM)
+    steps += _if_equal(_SOCKET[column], [_step(_LOAD, _ARGUMENT_0), *local, _step(_RETURN, _ALLOW)])
+    return b"".join([*steps, _step(_RETURN, _ALLOW)])
+
+
+def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+    return struct.pack("=HBBI", code, if_true, if_false, value)
+
+
+def _if_equal(value: int, body: list[bytes]) -> list[bytes]:
+    return [_step(_EQUAL, value, 0, len(body)), *body]
+
+
+def _unless_equal(value: int, otherwise: int) -> list[bytes]:
+    return [_step(_EQUAL, value, 1, 0), _step(_RETURN, otherwise)]
