@@ -16,7 +16,7 @@ class ExitCode(IntEnum):
     USAGE = 2  # wrong use, or a plan that is not valid
     INTEGRITY = 3  # not locked, changed, tampered, or a run folder of another plan
     GATE = 4  # the plan does not allow this step now
-    STOPPED = 5  # a stop rule ended the run
+    STOPPED = 5  # a stop rule ended the run, or a check paused its extension
     INCOMPLETE = 6  # data are missing, so there is no verdict
     LABEL_MISMATCH = 10  # `--expect LABEL` did not match
 
@@ -54,6 +54,12 @@ class GateError(AblationError):
 
 class StopRuleFired(AblationError):
     """A stop rule of the plan ended this run."""
+
+    exit_code = ExitCode.STOPPED
+
+
+class ExtensionPaused(AblationError):
+    """A check of an extension found damage; the run goes on only under a deviation."""
 
     exit_code = ExitCode.STOPPED
 

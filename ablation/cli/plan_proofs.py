@@ -31,7 +31,12 @@ def deviate(
     file: PlanFile,
     reason: Annotated[str, typer.Option("--reason", help="What is done otherwise than the plan says, and why.")],
     seen: Annotated[str, typer.Option("--seen", help="What had been seen by now: nothing, progress or results.")],
-    opens: Annotated[list[str] | None, typer.Option("--opens", metavar="GATE", help="A gate that it opens: replication.")] = None,
+    opens: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--opens", metavar="GATE", help="A gate that it opens: replication, extension, extension-pause:ARM@UPDATE, engine."
+        ),
+    ] = None,
     run: RunFolderOption = None,
     as_json: Json = False,
 ) -> None:

@@ -17,13 +17,17 @@ def run(
     arm: str = typer.Option(None, "--arm", help="Run this arm: sweep (if its family has none), updates, readout."),
     every: bool = typer.Option(False, "--all", help="Run every arm in plan order, then the replication."),
     family: str = typer.Option(None, "--family", help="The family to run --arm in. Left out: the plan's first."),
+    continue_to: int = typer.Option(
+        None, "--continue-to", metavar="UPDATE", min=1, help="Extend --arm to this update, as the plan's `extension` says."
+    ),
     plan: Path = typer.Option(None, "--plan", help="The locked plan. Left out: the only locked one in plans/."),
     run_folder: Path = typer.Option(None, "--run", help="The run folder. Left out: runs/NAME."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout when done; progress on stderr."),
 ) -> None:
     """Run one arm, or all of them. The same command goes on where a stopped run was.
 
-    Refuses (exit 3) unless the plan is locked and untouched. Exit 5: a stop rule of the plan ended the arm.
+    Refuses (exit 3) unless the plan is locked and untouched. Exit 5: a stop rule of the plan ended the arm, or a check of its
+    extension pauses it; exit 4: the plan does not allow this now.
     """
     from ablation.cli.progress import make_reporter
     from ablation.errors import UsageError
@@ -34,26 +38,36 @@ def run(
         raise UsageError("say which: --arm NAME or --all", hint="`ablation plan show` lists the arms of a plan.")
     if every and family is not None:
         raise UsageError("--family goes with --arm; --all runs the families that the plan names")
+    if every and continue_to is not None:
+        raise UsageError("--continue-to goes with --arm: one arm is extended at a time")
     locked = gate(choose_plan(plan))
     if arm is not None and arm not in locked.plan.arms:
         raise UsageError(f"{locked.path}: there is no arm `{arm}`; its arms are {', '.join(locked.plan.arms)}")
     if family is not None and family not in locked.plan.families:
         raise UsageError(f"{locked.path}: there is no family `{family}`; its families are {', '.join(locked.plan.families)}")
+    if continue_to is not None:
+        from ablation.study.extension import check_request
+
+        family = check_request(locked, family, continue_to)
     _need_local_extra()
     from ablation.study.runner import open_study
 
     root = run_root(locked, run_folder)
     options = command_options(locked.path, run_folder)
     this = "--all" if every else f"--arm {arm}" + (f" --family {family}" if family else "")
+    this += f" --continue-to {continue_to}" if continue_to is not None else ""
     started = time.monotonic()
     with _goes_on_with(f"ablation run {this}{options}"), make_reporter() as reporter, open_study(locked, root, reporter) as study:
         if every:
             study.run_all()
+        elif continue_to is not None:
+            study.extend_arm(family, arm, continue_to)
         else:
             study.run_arm(family or locked.plan.main_family, arm)
-    following = "ablation verdict" if every else "ablation run --all"
+    following = "ablation verdict" if every else "ablation run --all" if continue_to is None else "ablation status"
     if as_json:
-        typer.echo(json.dumps({"run": str(root), "plan": locked.digest, "arms": [arm] if arm else list(locked.plan.arms)}))
+        result = {"run": str(root), "plan": locked.digest, "arms": [arm] if arm else list(locked.plan.arms)}
+        typer.echo(json.dumps(result | ({"continued_to": continue_to} if continue_to is not None else {})))
     else:
         minutes, seconds = divmod(round(time.monotonic() - started), 60)
         typer.echo(f"done in {minutes} min {seconds} s: {root}\nnext: {following}{options}", err=True)

@@ -11,7 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from ablation.plan.lock import LockedPlan
-    from ablation.study.state import RunState
+    from ablation.study.state import ArmState, ExtensionState, RunState
 
 
 def status(
@@ -21,6 +21,7 @@ def status(
 ) -> None:
     """Show what is locked, what has been sampled and trained, and whether a runner is at work."""
     from ablation.plan.choose import choose_plan, command_options
+    from ablation.plan.deviations import deviations_path, read_deviations
     from ablation.plan.lock import verify_lock
     from ablation.study.runlock import runner_at_work
     from ablation.study.state import run_state
@@ -28,10 +29,12 @@ def status(
 
     locked = verify_lock(choose_plan(plan))
     root = run_root(locked, run_folder)
-    state, worker = run_state(locked.plan, root), runner_at_work(root)
+    deviations = read_deviations(deviations_path(locked.path), locked.digest)
+    state, worker = run_state(locked.plan, root, deviations), runner_at_work(root)
     if as_json:
-        arms = [asdict(arm) | {"finished": arm.finished} for arm in state.arms]
-        typer.echo(json.dumps({"plan": locked.digest, "run": str(root), "runner": worker, "sweeps": state.sweeps, "arms": arms}))
+        found = {"plan": locked.digest, "run": str(root), "runner": worker, "sweeps": state.sweeps}
+        found["arms"] = [asdict(arm) | {"finished": arm.finished} for arm in state.arms]
+        typer.echo(json.dumps(found | {"extensions": [asdict(one) for one in state.extensions]}))
         return
     typer.echo(f"plan     {locked.path} (locked {locked.lock.locked_at}, {locked.digest[:12]})")
     typer.echo(f"run      {root}" + ("" if root.is_dir() else " (not begun)"))
@@ -40,10 +43,33 @@ def status(
         typer.echo(f"sweep    {family}: {there}")
     for arm in state.arms:
         end = "stopped by a stop rule" if arm.stopped else f"readout: {arm.readout}"
-        typer.echo(f"arm      {arm.family}/{arm.arm}: {arm.updates_done} of {arm.updates} updates, {end}")
+        typer.echo(f"arm      {arm.family}/{arm.arm}: {arm.updates_done} of {arm.updates} updates, {end}{_unstepped(arm)}")
+    for one in state.extensions:
+        typer.echo(f"extend   {one.family}/{one.arm}: {_extension(one)}")
     finished = all(arm.finished for arm in state.arms) and _replicated(root, locked, state)
     options = command_options(locked.path, run_folder)
-    typer.echo(f"next     {'ablation verdict' if finished else 'ablation run --all'}{options}")
+    typer.echo(f"next     {_next(state) if finished else 'ablation run --all'}{options}")
+
+
+def _unstepped(one: ArmState | ExtensionState) -> str:
+    return "".join(f"; update {k}: {outcome}" for k, outcome in one.unstepped.items())
+
+
+def _extension(one: ExtensionState) -> str:
+    checks = ", ".join(f"{update} {label}" for update, label in one.checks.items())
+    end = "" if one.paused_after is None else f"; paused by the check after update {one.paused_after}"
+    end = "; stopped by a stop rule" if one.stopped else end
+    return f"update {one.updates_done} of {one.updates}, checks: {checks}{end}{_unstepped(one)}"
+
+
+def _next(state: RunState) -> str:
+    """What follows when every arm has come to its end: an extension that was begun and can go on, or the verdict."""
+    for one in state.extensions:
+        begun = one.updates_done > state.arms[0].updates
+        whole = one.updates_done == one.updates and not set(one.checks.values()) & {"no", "partly"}
+        if begun and not (whole or one.stopped or one.paused_after):
+            return f"ablation run --arm {one.arm} --continue-to {one.updates}"
+    return "ablation verdict"
 
 
 def _replicated(root: Path, locked: LockedPlan, state: RunState) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ablation.plan.extension import FIRST_STABLE
 from ablation.plan.model import Plan
 
 FLOPS_PER_THREAD = 1e10
@@ -25,11 +26,13 @@ class Cost:
     readout_rollouts: int
     phase2_rollouts: int
     """Held-out and never-used stages, start and subject; only if the study gets there."""
+    extension_rollouts: int
+    """Further updates of the extended arms and their checks; only if the study gets there."""
     max_tokens: int
 
     @property
     def rollouts(self) -> int:
-        """Rollouts of the runs (phase 2 left out)."""
+        """Rollouts of the runs (phase 2 and extension left out)."""
         return self.sweep_rollouts + self.training_rollouts + self.readout_rollouts
 
     @property
@@ -56,8 +59,20 @@ def cost(plan: Plan) -> Cost:
         training_rollouts=runs * plan.sweep_rollouts,  # the updates of a run take every cell once
         readout_rollouts=runs * plan.sweep_rollouts,
         phase2_rollouts=2 * sum(phase2),
+        extension_rollouts=_extension_rollouts(plan),
         max_tokens=plan.sampling.max_tokens,
     )
+
+
+def _extension_rollouts(plan: Plan) -> int:
+    extension = plan.extension
+    if extension is None:
+        return 0
+    arms = 1 if extension.arms == FIRST_STABLE else len(extension.arms)
+    sizes = update_sizes(len(plan.cells), plan.training.updates)
+    further = range(plan.training.updates, extension.updates)
+    updates = plan.training.rollouts_per_cell * sum(sizes[k % len(sizes)] for k in further)
+    return arms * (updates + len(extension.checks) * plan.sweep_rollouts)
 
 
 def base_bytes(plan: Plan) -> int:

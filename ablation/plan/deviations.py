@@ -23,8 +23,14 @@ from ablation.plan.provenance import whoami
 SEEN = ("nothing", "progress", "results")
 """What had been seen: no rollout of the run; rollouts or updates, but no readout; a readout, an arm's end or a verdict."""
 
-GATES = {"replication": "an arm that the plan does not replicate may run in the second family"}
-"""Gate -> what a deviation that names it allows."""
+GATES = {
+    "replication": "an arm that the plan does not replicate may run in the second family",
+    "extension": "an arm may be extended without REPLICATED, or although it is not the one that the plan extends",
+    "extension-pause:ARM@UPDATE": "the extension of ARM may go on past the check after UPDATE, which paused it",
+    "engine": "the run may go on with another engine than the one that it began with",
+}
+"""Gate -> what a deviation that names it allows. A name with a subject opens the gate for that subject alone."""
+PAUSE = "extension-pause"
 
 _PLAN_FIELDS = {"number": int, "time": str, "plan": str, "reason": str, "seen": str, "opens": list, "by": str}
 
@@ -78,9 +84,8 @@ def record_deviation(
         raise UsageError("--reason: say in a sentence what is done otherwise, and why")
     if seen not in SEEN:
         raise UsageError(f"--seen: `{seen}` is not one of {', '.join(SEEN)}")
-    unknown = [gate for gate in opens if gate not in GATES]
-    if unknown:
-        raise UsageError(f"--opens: there is no gate `{unknown[0]}`; there are: {', '.join(GATES)}")
+    for gate in opens:
+        _check_gate_name(locked, gate)
     path = deviations_path(locked.path)
     with disk_errors(path):
         handle = open(path, "ab", buffering=0)  # noqa: SIM115 - closed below
@@ -119,9 +124,14 @@ def check_continues(earlier: Sequence[Deviation], later: Sequence[Deviation], wh
 
 
 def opened_by(deviations: Sequence[Deviation], gate: str) -> Deviation | None:
-    """The first deviation that opens `gate`."""
-    assert gate in GATES, gate
+    """The first deviation that opens `gate` (with its subject, where it has one: see `pause_gate`)."""
+    assert gate in GATES or gate.startswith(f"{PAUSE}:"), gate
     return next((one for one in deviations if gate in one.opens), None)
+
+
+def pause_gate(arm: str, update: int) -> str:
+    """The gate behind the check of `arm` after `update`, once it has paused the extension."""
+    return f"{PAUSE}:{arm}@{update}"
 
 
 def decorated(label: str, deviations: Sequence[Deviation]) -> str:
@@ -135,6 +145,19 @@ def decorated(label: str, deviations: Sequence[Deviation]) -> str:
 def bare(label: str) -> str:
     """The label without what `decorated` added."""
     return re.sub(r" \(deviations? [\d, ]+\)\Z", "", label)
+
+
+def _check_gate_name(locked: LockedPlan, gate: str) -> None:
+    """Raise `UsageError` unless `gate` is one, and is about something that the plan has."""
+    name, _, subject = gate.partition(":")
+    if name != PAUSE:
+        if gate not in GATES:
+            raise UsageError(f"--opens: there is no gate `{gate}`; there are: {', '.join(GATES)}")
+        return
+    checks = locked.plan.extension.checks if locked.plan.extension else []
+    if subject not in {f"{arm}@{update}" for arm in locked.plan.arms for update in checks}:
+        which = f"which has checks after {', '.join(map(str, checks))}" if checks else "which has no checks"
+        raise UsageError(f"--opens: found `{gate}`; it is {PAUSE}:ARM@UPDATE for an arm and a check of the plan, {which}")
 
 
 def _read(path: Path) -> Chain:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from ablation.plan.arms import Arm, Training
+from ablation.plan.extension import Extension, extension_problems
 from ablation.plan.resources import Model, Resource
 from ablation.plan.rules import StopRule, Verdict, rule_list_problems
 from ablation.plan.section import (
@@ -150,6 +151,8 @@ class Plan(Section):
     """How measures become labels."""
     statistics: Statistics = Field(default_factory=Statistics)
     """How intervals are made."""
+    extension: Extension | None = None
+    """Phase 2, only after `REPLICATED`: more updates of an arm."""
 
     @property
     def cells(self) -> list[tuple[str, str]]:
@@ -224,4 +227,4 @@ def cross_problems(plan: Plan) -> list[tuple[tuple[str | int, ...], str]]:
             problems += rule_list_problems(section.rules, section.rollouts, ("verdict", name, "rules"))
     if plan.verdict.release is not None:
         problems += rule_list_problems(plan.verdict.release.guards, None, ("verdict", "release", "guards"))
-    return problems
+    return problems + extension_problems(plan)

@@ -30,6 +30,7 @@ EXAMPLES = {
     ("Arm", "kl"): {"beta": 0.05},
     ("Arm", "truncated"): "apart",
     ("KLAnchor", "damp_only"): True,
+    ("Extension", "damage"): [{"name": "looping_gained", "measure": "looping", "compare": "change", "op": ">=", "limit": 12}],
     ("Resource", "sha256"): "9f86d081...",
     ("Resource", "owed"): "not published yet",
 }

@@ -26,7 +26,12 @@ VALUE_MEASURES = (
 )
 MEASURES = COUNT_MEASURES + VALUE_MEASURES
 RATIO_MEASURES = ("tokens_per_correct", "clean_length", "jointly_correct_length", "agent_turn", "cjk_share")
-UPDATE_MEASURES = ("logprob", "truncated_or_looping_share", "nonfinite", "negative_share", "truncated_share", "kl_share")
+MISMATCH_MEASURES = ("mismatch_mean", "mismatch_p99", "mismatch_outside", "mismatch_k3")
+UPDATE_MEASURES = (
+    *("logprob", "truncated_or_looping_share", "nonfinite", "negative_share", "truncated_share", "kl_share"),
+    *MISMATCH_MEASURES,
+    *("grad_norm", "entropy"),
+)
 
 
 class Rule(Section):

@@ -25,8 +25,22 @@ NAMES = {
     "negative_share": "negative share of the absolute weight",
     "truncated_share": "truncated rollouts' share of the absolute weight",
     "kl_share": "KL term's share of the absolute weight",
+    "mismatch_mean": "mean absolute difference of trainer and sampler logprobs",
+    "mismatch_p99": "99th percentile of the absolute difference of trainer and sampler logprobs",
+    "mismatch_outside": "share of tokens whose ratio of trainer to sampler is more than 10% off 1",
+    "mismatch_k3": "KL divergence of trainer and sampler (k3)",
+    "grad_norm": "norm of the gradient",
+    "entropy": "top-20 entropy of the weighted tokens under the trainer",
 }
-UNITS = {"logprob": " nats per token", "top20_entropy": " nats", "total_tokens": " tokens"}
+UNITS = {
+    "logprob": " nats per token",
+    "top20_entropy": " nats",
+    "total_tokens": " tokens",
+    "mismatch_mean": " nats",
+    "mismatch_p99": " nats",
+    "mismatch_k3": " nats per token",
+    "entropy": " nats",
+}
 _TEST = {"<": "below", "<=": "at most", ">": "above", ">=": "at least"}
 _ENDS = {"ratio": "ratio", "ratio_low": "lower end of the ratio's interval", "ratio_high": "upper end of the ratio's interval"}
 

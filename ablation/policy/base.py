@@ -9,6 +9,8 @@ from typing import Protocol
 
 import numpy as np
 
+from ablation.plan.arms import Adam
+
 
 @dataclass(frozen=True)
 class SampleRequest:
@@ -58,6 +60,7 @@ class UpdateStats:
     tokens: int  # tokens with a non-zero weight
     stepped: bool  # False when no token had a weight: there was nothing to learn from
     mismatch: dict[str, float]  # trainer against sampler logprobs on the weighted tokens
+    entropy: float | None = None  # nats: mean top-20 entropy of the weighted tokens under the trainer, before the step
 
 
 Progress = Callable[[int, int], None]
@@ -67,8 +70,8 @@ Progress = Callable[[int, int], None]
 class Policy(Protocol):
     """One adapter on one frozen base. Implementations: `local.LocalPolicy`."""
 
-    def reset(self) -> None:
-        """Back to the starting adapter with a fresh optimizer."""
+    def reset(self, optimizer: Adam | None = None) -> None:
+        """Back to the starting adapter with a fresh optimizer: the plan's, or another one."""
 
     def sample(self, requests: list[SampleRequest], progress: Progress | None = None) -> list[SampledTokens]:
         """Sample all requests as one batch, in order."""
@@ -82,8 +85,8 @@ class Policy(Protocol):
     def save(self, folder: Path) -> None:
         """Write adapter and optimizer state into an existing empty folder."""
 
-    def load(self, folder: Path) -> None:
-        """Read what `save` wrote; the next step continues bit for bit."""
+    def load(self, folder: Path, optimizer: Adam | None = None) -> None:
+        """Read what `save` wrote, for the plan's optimizer or another one; the next step continues bit for bit."""
 
     def adapter_sha256(self) -> str:
         """Digest of the current adapter's weights."""

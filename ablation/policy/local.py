@@ -15,6 +15,7 @@ from transformers.utils import logging as transformers_logging
 
 from ablation.errors import IntegrityError, UsageError
 from ablation.files import write_json
+from ablation.plan.arms import Adam
 from ablation.plan.model import Plan
 from ablation.plan.model_files import ADAPTER_CONFIG
 from ablation.policy.base import Progress, SampledTokens, SampleRequest, ScoreRow, TrainRow, UpdateStats
@@ -50,12 +51,12 @@ class LocalPolicy:
         )
         self.reset()
 
-    def reset(self) -> None:
-        """The starting adapter, a fresh Adam, and proof that no earlier arm moved the base."""
+    def reset(self, optimizer: Adam | None = None) -> None:
+        """The starting adapter, a fresh Adam (the plan's or another one), and proof that no earlier arm moved the base."""
         if self._base_digest() != self.base_sha256:
             raise IntegrityError("the base model's weights changed since they were loaded; start again in a new process")
         self._set_weights(self.start_weights)
-        adam = self.plan.training.optimizer
+        adam = optimizer or self.plan.training.optimizer
         self.optimizer = torch.optim.AdamW(
             list(self.trainable.values()),
             lr=self.plan.training.learning_rate,
@@ -147,8 +148,8 @@ class LocalPolicy:
                 state[f"{field}/{name}"] = value.detach().cpu().contiguous()
         save_file(state or {"empty": torch.zeros(1)}, folder / OPTIMIZER_FILE)
 
-    def load(self, folder: Path) -> None:
-        """Read what `save` wrote; every adapter weight must be there."""
+    def load(self, folder: Path, optimizer: Adam | None = None) -> None:
+        """Read what `save` wrote, for the plan's optimizer or another one; every adapter weight must be there."""
         saved = load_file(folder / ADAPTER_FILE)
         weights = {}
         for name in self.trainable:
@@ -158,7 +159,7 @@ class LocalPolicy:
             weights[name] = saved.pop(key)
         if saved:
             raise IntegrityError(f"{folder / ADAPTER_FILE}: unexpected weight `{next(iter(saved))}`")
-        self.reset()
+        self.reset(optimizer)
         self._set_weights(weights)
         for key, value in load_file(folder / OPTIMIZER_FILE).items():
             if key != "empty":

@@ -42,7 +42,7 @@ class Reach:
 
     @property
     def group(self) -> str:
-        """The list that the rule is in: `stop_rules`, `damage`, `held_out`, `never_used` or `release`."""
+        """The list that the rule is in: `stop_rules`, `damage`, `held_out`, `never_used`, `release` or `extension`."""
         return str(self.place[1] if self.place[0] == "verdict" else self.place[0])
 
     def as_json(self) -> dict[str, Any]:
@@ -64,6 +64,9 @@ def reach(plan: Plan, stop_judge: StopJudge) -> list[Reach]:
             found.append(_rule(plan, rule, ("verdict", name, "rules", place), section.rollouts, None))
     for place, rule in enumerate(plan.verdict.release.guards if plan.verdict.release else ()):
         found.append(_rule(plan, rule, ("verdict", "release", "guards", place), None, None))
+    own = plan.extension.damage if plan.extension else None
+    for place, rule in enumerate(own or ()):
+        found.append(_rule(plan, rule, ("extension", "damage", place), plan.sweep_rollouts, measured))
     return found
 
 
@@ -131,9 +134,11 @@ def _range(plan: Plan, measure: str, rollouts: int | None) -> tuple[float, float
         return 0, size
     if measure == "kl_share":
         return 0, 1 if any(arm.kl for arm in plan.arms.values()) else 0
-    if measure in ("top20_mass", "cjk_share") or measure.endswith("_share"):
+    if measure in ("top20_mass", "cjk_share", "mismatch_outside") or measure.endswith("_share"):
         return 0, 1
-    if measure == "top20_entropy":  # -p log p of a single token is largest at 1/e
+    if measure in ("mismatch_mean", "mismatch_p99", "mismatch_k3", "grad_norm"):
+        return 0, math.inf
+    if measure in ("top20_entropy", "entropy"):  # -p log p of a single token is largest at 1/e
         return 0, max(math.log(plan.sampling.top_logprobs), 1 / math.e)
     return {
         "logprob": (-math.inf, 0),

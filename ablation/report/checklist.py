@@ -255,11 +255,13 @@ def _analysis(plan: Plan, item: _Part) -> Iterator[Item]:
         "Counting an ended run as damaged, or leaving it out, could each turn the label.",
     )
     looks = plan.training.updates
+    checks = len(plan.extension.checks) if plan.extension is not None else 0
+    later = f", and at {checks} check{'s' * (checks > 1)} of the extension" if checks else ""
     watched = f"Stop rules after each of {looks} updates; d" if plan.stop_rules else "D"
     yield item(
         "interim looks",
         True,
-        f"{watched}amage rules once, at the readout.",
+        f"{watched}amage rules once, at the readout{later}.",
         "The more often a study is looked at, the more often chance ends it at a moment that suits somebody.",
     )
     count, arms = len(verdict.damage), len(plan.arms) - 1

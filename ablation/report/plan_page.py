@@ -16,6 +16,7 @@ from ablation.errors import IntegrityError
 from ablation.plan.arms import ArmAdam, ArmReward, Clip, KLAnchor
 from ablation.plan.choose import lock_path
 from ablation.plan.cost import SAMPLE_FLOPS, TRAIN_FLOPS, Cost, base_bytes, cost, default_flops, update_sizes
+from ablation.plan.extension import FIRST_STABLE, eligible_checks, extension_family
 from ablation.plan.load import LoadedPlan
 from ablation.plan.locate import locate, resources_of
 from ablation.plan.lock import verify_lock
@@ -58,6 +59,7 @@ def plan_summary(loaded: LoadedPlan, lock_state: dict[str, Any], flops: float | 
             "readout_rollouts": bound.readout_rollouts,
             "rollouts": bound.rollouts,
             "phase2_rollouts": bound.phase2_rollouts,
+            "extension_rollouts": bound.extension_rollouts,
             "tokens_at_most": bound.tokens,
             "trained_tokens_at_most": bound.trained_tokens,
             "estimates": _estimates(plan, bound, flops),
@@ -105,6 +107,8 @@ def rules_of(plan: Plan) -> dict[str, list[dict[str, str]]]:
         result["never_used"] = words(verdict.never_used.rules, "the starting model")
     if verdict.release is not None:
         result["release"] = words(verdict.release.guards, "the starting model")
+    if plan.extension is not None and plan.extension.damage is not None:
+        result["extension"] = words(plan.extension.damage)
     return result
 
 
@@ -144,6 +148,8 @@ def plan_page(loaded: LoadedPlan, summary: dict[str, Any]) -> RenderableType:
     if notes:
         parts.append(Padding(pairs(notes), (0, 0, 0, 2)))
     section("Schedule", pairs(schedule_rows(plan, summary)))
+    if plan.extension is not None:
+        section(EXTENSION_TITLE, pairs(extension_rows(plan)))
     for key, title in RULE_TITLES.items():
         if summary["rules"].get(key):
             section(title, pairs([(rule["name"], rule["words"]) for rule in summary["rules"][key]]))
@@ -156,12 +162,14 @@ def plan_page(loaded: LoadedPlan, summary: dict[str, Any]) -> RenderableType:
     return Group(*parts)
 
 
+EXTENSION_TITLE = "Extension (phase 2): more updates, only after REPLICATED"
 RULE_TITLES = {
     "stop": "Stop rules: a run ends at once if",
     "damage": "Damage rules: a run is damaged if any of these holds, else stable",
     "held_out": "Held-out (phase 2): a win if all of these hold",
     "never_used": "Never-used (phase 2): confirmed if all of these hold",
     "release": "Release guards: no release unless all of these hold",
+    "extension": "Checks of the extension: the run pauses if any of these holds",
 }
 
 
@@ -214,6 +222,34 @@ def schedule_rows(plan: Plan, summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("training", _training(plan)),
         ("intervals", _intervals(plan)),
     ]
+
+
+def extension_rows(plan: Plan) -> list[tuple[str, str]]:
+    """Which arm goes on, for how long, what pauses it and which checkpoints may be chosen; nothing without an extension."""
+    found = plan.extension
+    if found is None:
+        return []
+    arm = "the first stable one in plan order" if found.arms == FIRST_STABLE else ", ".join(found.arms)
+    own = "the damage rules" if found.damage is None else "its own rules"
+    return [
+        ("arm", f"{arm}, in family {extension_family(plan)}"),
+        (
+            "updates",
+            f"{plan.training.updates + 1} to {found.updates}, from the last checkpoint and its optimizer state; the cells are "
+            f"shuffled anew every {plan.training.updates}",
+        ),
+        (
+            "checks",
+            f"after {_listed(found.checks)}: {plan.sweep_rollouts} rollouts against the family's sweep; the run pauses if one of "
+            f"{own} holds",
+        ),
+        ("eligible", f"the checkpoints after {_listed(eligible_checks(found))}, where the check finds no damage"),
+    ]
+
+
+def _listed(updates: list[int]) -> str:
+    words = [str(update) for update in updates]
+    return "update " + words[0] if len(words) == 1 else f"updates {', '.join(words[:-1])} and {words[-1]}"
 
 
 def _sampling(plan: Plan) -> str:
@@ -290,6 +326,9 @@ def cost_rows(plan: Plan, bound: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     if bound["phase2_rollouts"]:
         rows.insert(1, ("phase 2", f"{bound['phase2_rollouts']:,} more rollouts (start and subject), only after REPLICATED"))
+    if bound["extension_rollouts"]:
+        words = f"{bound['extension_rollouts']:,} more rollouts in updates and checks, only after REPLICATED"
+        rows.insert(2 if bound["phase2_rollouts"] else 1, ("extension", words))
     return rows
 
 

@@ -16,7 +16,7 @@ from ablation.power.reach import Reach
 from ablation.power.summary import Share
 from ablation.report.arm_words import arm_formula, arm_in_words, optimizer_in_words, reward_in_words, symbols
 from ablation.report.checklist import OPEN, checklist
-from ablation.report.plan_page import RULE_TITLES, cost_rows, schedule_rows, shown_value
+from ablation.report.plan_page import RULE_TITLES, cost_rows, extension_rows, schedule_rows, shown_value
 from ablation.report.power_tables import SECTION_TITLES, in_words, share_text, summary_lines
 from ablation.verdict.exact import exact
 from ablation.verdict.model import NOT_REPLICATED, REPLICATED, UNIT_OF_CLAIM
@@ -37,7 +37,7 @@ def review(loaded: LoadedPlan, summary: dict[str, Any], luck: Power, proved: dic
         "rules": rules,
         "verdict": verdict_words(plan, rules),
         "arms": arms_side_by_side(plan, summary["arms"]),
-        "schedule": {"families": drawn(plan), "facts": schedule_rows(plan, summary)},
+        "schedule": {"families": drawn(plan), "facts": schedule_rows(plan, summary), "extension": extension_rows(plan)},
         "cost": summary["cost"] | {"facts": cost_rows(plan, summary["cost"])},
         "proofs": proved["proofs"],
         "journal": proved["journal"],
@@ -64,6 +64,8 @@ def rules_with_numbers(plan: Plan, reached: list[Reach]) -> list[dict[str, Any]]
             groups.append((name, section.rules, start, section.rollouts))
     if verdict.release is not None:
         groups.append(("release", verdict.release.guards, start, None))
+    if plan.extension is not None and plan.extension.damage is not None:
+        groups.append(("extension", plan.extension.damage, None, plan.sweep_rollouts))
     result = []
     for key, rules, reference, rollouts in groups:
         rows = [

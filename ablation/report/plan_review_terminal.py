@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ablation.report.checklist import OPEN, by_part
-from ablation.report.plan_page import SAME, deviation_words, lock_words, pairs, resource_words
+from ablation.report.plan_page import EXTENSION_TITLE, SAME, deviation_words, lock_words, pairs, resource_words
 from ablation.report.plan_review import NOW
 from ablation.report.terminal import clean
 
@@ -56,6 +56,7 @@ def _sections(found: dict[str, Any]) -> Iterator[tuple[str, *tuple[RenderableTyp
         "Schedule: rollouts of each stage",
         *(_under(f"family {one['name']}, seed {one['seed']}", _runs(one["runs"])) for one in schedule["families"]),
         pairs(schedule["facts"]),
+        *([_under(EXTENSION_TITLE, pairs(schedule["extension"]))] if schedule["extension"] else []),
     )
     yield "Cost, at most: every rollout at the token cap", pairs(found["cost"]["facts"])
     yield (

@@ -54,6 +54,14 @@ class RunFolder:
         """Stage folder: the arm on all cells after its last update."""
         return self.arm(family, arm) / "readout"
 
+    def check(self, family: str, arm: str, k: int) -> Path:
+        """Stage folder: the extended arm on all cells after update `k`."""
+        return self.arm(family, arm) / f"check-{k}"
+
+    def check_result(self, family: str, arm: str, k: int) -> Path:
+        """What the damage rules say of that check."""
+        return self.check(family, arm, k) / "check.json"
+
     def checkpoint(self, family: str, arm: str, k: int) -> Path:
         """Folder with the adapter and the optimizer after update `k`."""
         return self.update(family, arm, k) / "checkpoint"
@@ -64,6 +72,10 @@ class RunFolder:
     def stopped(self, family: str, arm: str) -> Path:
         """Exists exactly when a stop rule ended this arm."""
         return self.arm(family, arm) / "stopped.json"
+
+    def extension_stopped(self, family: str, arm: str) -> Path:
+        """Exists exactly when a stop rule ended the extension of this arm; the arm itself has a readout."""
+        return self.arm(family, arm) / "extension-stopped.json"
 
 
 def stage_file(stage: Path) -> Path:

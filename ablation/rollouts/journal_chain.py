@@ -1,7 +1,8 @@
 """Reading the journal of a run, and whether it tells of everything that is on disk.
 
 The journal binds the rollouts: `stage_sampled` holds the digest of the stage's `stage.json`, which holds those of its parts;
-`update_trained` and `arm_stopped` hold those of `audit.json` and `stopped.json`.
+`update_trained`, `arm_stopped`, `check_judged` and `extension_stopped` hold those of `audit.json`, `stopped.json`,
+`check.json` and `extension-stopped.json`.
 It is written before the stage is marked as complete, so a kill can leave an event without its stage, but never a
 stage without its event: a stage, checkpoint or stop that the journal does not tell of means that the journal was cut.
 """
@@ -99,35 +100,49 @@ class _Disk:
     """Complete stage -> SHA-256 of its `stage.json`."""
     trained: list[tuple[str, str]]
     """(arm, `update-K`) with a checkpoint."""
-    stopped: dict[str, str]
-    """Arm that a stop rule ended -> SHA-256 of its `stopped.json`."""
     audits: dict[tuple[str, str], str]
     """(arm, `update-K`) -> SHA-256 of its `audit.json`."""
+    stops: dict[str, str]
+    """`stopped.json` or `extension-stopped.json` of an arm -> its SHA-256."""
+    checks: dict[str, str]
+    """`check.json` of a check -> its SHA-256."""
 
 
 def _on_disk(run: RunFolder) -> _Disk:
     def name(path: Path) -> str:
         return path.relative_to(run.root).as_posix()
 
+    def digests(*patterns: str) -> dict[str, str]:
+        return {name(path): sha256_file(path) for pattern in patterns for path in sorted(run.root.glob(pattern))}
+
     stages = {name(path.parent): sha256_file(path) for path in sorted(run.root.glob("*/*/*/stage.json"))}
     updates = [marker.parent.parent for marker in sorted(run.root.glob(f"*/*/update-*/checkpoint/{MARKER}"))]
-    stopped = {name(path.parent): sha256_file(path) for path in sorted(run.root.glob("*/*/stopped.json"))}
     audits = {
         (name(path.parent.parent), path.parent.name): sha256_file(path)
         for path in sorted(run.root.glob("*/*/update-*/audit.json"))
     }
-    return _Disk(stages, [(name(update.parent), update.name) for update in updates], stopped, audits)
+    return _Disk(
+        stages,
+        trained=[(name(update.parent), update.name) for update in updates],
+        audits=audits,
+        stops=digests("*/*/stopped.json", "*/*/extension-stopped.json"),
+        checks=digests("*/*/check-*/check.json"),
+    )
 
 
 def _untold(disk: _Disk, events: list[dict[str, Any]]) -> list[str]:
-    """A line for each stage, checkpoint and stop on disk that no event tells of as it is."""
+    """A line for each stage, checkpoint, stop and judged check on disk that no event tells of as it is."""
 
     def of(kind: str) -> list[dict[str, Any]]:
         return [event for event in events if event.get("event") == kind]
 
     sampled = {event.get("stage"): event.get("stage_sha256") for event in of("stage_sampled")}
     trained = {(event.get("arm"), f"update-{event.get('update')}"): event.get("audit_sha256") for event in of("update_trained")}
-    stopped = {event.get("arm"): event.get("stopped_sha256") for event in of("arm_stopped")}
+    stopped = {f"{event.get('arm')}/stopped.json": event.get("stopped_sha256") for event in of("arm_stopped")}
+    stopped |= {f"{event.get('arm')}/extension-stopped.json": event.get("stopped_sha256") for event in of("extension_stopped")}
+    judged = {
+        f"{event.get('arm')}/check-{event.get('update')}/check.json": event.get("check_sha256") for event in of("check_judged")
+    }
     lines = [f"does not tell of the stage {name}, which is complete" for name in disk.stages if name not in sampled]
     lines += [
         f"tells of another {name}/stage.json than the one that is there"
@@ -146,13 +161,16 @@ def _untold(disk: _Disk, events: list[dict[str, Any]]) -> list[str]:
         if trained.get(update) not in (None, digest)
     ]
     lines += [
-        f"tells of another {arm}/stopped.json than the one that is there"
-        for arm, digest in disk.stopped.items()
-        if stopped.get(arm) not in (None, digest)
+        f"tells of another {path} than the one that is there"
+        for path, digest in (disk.stops | disk.checks).items()
+        if (stopped | judged).get(path) not in (None, digest)
     ]
-    return lines + [
-        f"does not tell that a stop rule ended {arm}, which has a stopped.json" for arm in disk.stopped if arm not in stopped
-    ]
+    lines += [f"does not tell of the result of a check, {path}" for path in disk.checks if path not in judged]
+    for path in disk.stops:
+        arm, _, record = path.rpartition("/")
+        if path not in stopped:
+            lines.append(f"does not tell that a stop rule ended {arm}, which has a {record}")
+    return lines
 
 
 def _verdicts_head(path: Path) -> Head | None:

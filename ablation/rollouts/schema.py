@@ -33,8 +33,8 @@ class Rollout:
 
     family: str
     arm: str  # "start" for the sweep
-    stage: str  # "sweep" | "update" | "readout"
-    update: int  # 1.. for stage "update"; for a readout the number of updates done; 0 for a sweep
+    stage: str  # "sweep" | "update" | "readout" | "check"
+    update: int  # 1.. for stage "update"; for a readout or check the number of updates done; 0 for a sweep
     problem: str
     effort: str
     source: str

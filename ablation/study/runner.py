@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ablation.errors import GateError, IntegrityError, StopRuleFired
-from ablation.files import json_bytes, remove_partial, sha256_bytes, write_bytes, write_json
+from ablation.files import folder_is_complete, json_bytes, remove_partial, sha256_bytes, write_bytes, write_json
 from ablation.measures.measure import measure
-from ablation.plan.deviations import opened_by
+from ablation.plan.deviations import opened_by, pause_gate
 from ablation.plan.locate import locate
 from ablation.plan.lock import LockedPlan
 from ablation.plan.model import START
@@ -26,15 +26,16 @@ from ablation.rollouts.schema import Cell, StageInfo
 from ablation.rollouts.store import read_stage, stage_info, stage_is_complete
 from ablation.study.deviations import take_up_deviations
 from ablation.study.environment import engine, environment
+from ablation.study.extension import check_record, deviate_command, need_readout, open_gate, paused
 from ablation.study.journal import Journal
 from ablation.study.runlock import exclusive
 from ablation.study.sampler import Prompts, Reporter, StageSampler, stage_items
-from ablation.study.schedule import deal_cells, plan_cells
-from ablation.study.updates import save_checkpoint, train_on_stage, update_is_done
+from ablation.study.schedule import cells_of_update, plan_cells
+from ablation.study.updates import OUTCOMES, STEPPED, save_checkpoint, train_on_stage, update_is_done
 from ablation.study.workspace import open_run
 from ablation.training.rewards import reference_lengths
 from ablation.training.stops import fired_rule
-from ablation.verdict.run import first_stable_arm
+from ablation.verdict.run import first_stable_arm, judge_check
 
 
 class Study:
@@ -47,6 +48,7 @@ class Study:
         self.problems = load_problems(run.problems)
         self._policy: Policy | None = None
         self._sweeps: dict[str, Outcomes] = {}  # every arm of a family asks for its sweep, and it never changes
+        self._told_engine = False
         self._held: tuple[str, str, int] | None = None  # family, arm, updates done: what the policy holds now
 
     def run_all(self) -> None:
@@ -68,21 +70,42 @@ class Study:
         """Sweep (if this family has none yet), updates, readout. Raises StopRuleFired if a stop rule ended the arm."""
         self.deviations = take_up_deviations(self.run, self.locked, self.journal)  # one may have been written since
         self._check_gate(family, arm)
-        self._raise_if_stopped(family, arm)
+        self._raise_if_stopped(self.run.stopped(family, arm), f"{family}/{arm}")
         if stage_is_complete(self.run.readout(family, arm)) and measures_file(self.run.readout(family, arm)).is_file():
             self.reporter.say(f"{family}/{arm}: finished already")
             return
         self.sweep(self.plan.main_family)
-        sweep = self.sweep(family)
-        reference = reference_lengths(sweep.cell.tolist(), sweep.clean, sweep.thinking_length)
-        s0 = self._scale()
-        cells = deal_cells(plan_cells(self.plan), self.plan.training.updates, self.plan.families[family].seed)
-        for k, dealt in enumerate(cells, start=1):
-            if not update_is_done(self.run, family, arm, k):
-                self._update(family, arm, k, dealt, reference, s0)
-            self._apply_stop_rules(family, arm, k)
+        self.sweep(family)
+        for k in range(1, self.plan.training.updates + 1):
+            self._update(family, arm, k)
         self._readout(family, arm)
         self.journal.append("arm_finished", arm=f"{family}/{arm}")
+
+    def extend_arm(self, family: str, arm: str, continue_to: int) -> None:
+        """Further updates of an arm that has its readout, up to update `continue_to`, and the plan's checks between them.
+
+        `family` is what `extension.check_request` returned. Raises `GateError` if neither plan nor deviation allows it,
+        `StopRuleFired` if a stop rule ended it, `ExtensionPaused` if a check pauses it and no deviation lets it go on.
+        """
+        self.deviations = take_up_deviations(self.run, self.locked, self.journal)
+        extension, name = self.plan.extension, f"{family}/{arm}"
+        assert extension is not None
+        if self.run.stopped(family, arm).is_file():
+            raise GateError(f"{name}: a stop rule ended it, so it has no readout, and nothing goes on from it")
+        opened = open_gate(self.run.root, self.locked, self.deviations, arm)
+        if opened is not None:
+            self.reporter.say(f"{name}: is extended under deviation {opened.number}")
+        need_readout(stage_is_complete(self.run.readout(family, arm)), family, arm)
+        self._raise_if_stopped(self.run.extension_stopped(family, arm), name)
+        worked = False
+        for k in range(self.plan.training.updates + 1, continue_to + 1):
+            worked |= self._update(family, arm, k)
+            if k in extension.checks:
+                worked |= self._check(family, arm, k)
+        if worked:
+            self.journal.append("extension_reached", arm=name, update=continue_to)
+        else:
+            self.reporter.say(f"{name}: finished already, up to update {continue_to}")
 
     def sweep(self, family: str) -> Outcomes:
         """The starting model on all cells of `family`, sampled unless it is there."""
@@ -98,10 +121,20 @@ class Study:
         self._sweeps[family] = own
         return own
 
-    def _update(self, family: str, arm: str, k: int, cells: list[Cell], reference: dict[str, float], s0: float) -> None:
+    def _update(self, family: str, arm: str, k: int) -> bool:
+        """Update `k` unless it is done, then the stop rules; whether there was anything to do."""
+        done = update_is_done(self.run, family, arm, k)
+        if not done:
+            self._train(family, arm, k)
+        self._apply_stop_rules(family, arm, k)
+        return not done
+
+    def _train(self, family: str, arm: str, k: int) -> None:
+        sweep, s0 = self.sweep(family), self._scale()
+        reference = reference_lengths(sweep.cell.tolist(), sweep.clean, sweep.thinking_length)
         folder = self.run.update(family, arm, k)
         self._hold(family, arm, k - 1)
-        self._sample(folder, family, arm, "update", k, cells)
+        self._sample(folder, family, arm, "update", k, cells_of_update(self.plan, family, k))
         self._held = None  # the step below moves the weights: they are nothing known until the checkpoint is on disk
         audit = train_on_stage(
             self.plan,
@@ -116,8 +149,9 @@ class Study:
         )
         save_checkpoint(self.policy, self.run, family, arm, k)
         self._held = (family, arm, k)
-        if not audit["step"]["stepped"]:
-            self.reporter.say(f"{family}/{arm}: update {k} took no step: no token had a finite, non-zero weight")
+        outcome = audit["step"]["outcome"]
+        if outcome != STEPPED:
+            self.reporter.say(f"{family}/{arm}: update {k}: {outcome}: {OUTCOMES[outcome]}")
 
     def _readout(self, family: str, arm: str) -> None:
         folder = self.run.readout(family, arm)
@@ -127,6 +161,32 @@ class Study:
         if not measures_file(folder).is_file():
             write_json(measures_file(folder), measure(outcomes(read_stage(folder), self.problems, self.plan.loops)))
 
+    def _check(self, family: str, arm: str, k: int) -> bool:
+        """The check after update `k`: whether there was anything to do. Raises `ExtensionPaused`."""
+        folder, path = self.run.check(family, arm, k), self.run.check_result(family, arm, k)
+        done = stage_is_complete(folder) and path.is_file()
+        if not stage_is_complete(folder):
+            self._hold(family, arm, k)
+            self._sample(folder, family, arm, "check", k, plan_cells(self.plan))
+        if not measures_file(folder).is_file():
+            write_json(measures_file(folder), measure(outcomes(read_stage(folder), self.problems, self.plan.loops)))
+        if not path.is_file():
+            found = judge_check(self.run.root, self.locked, family, arm, k)
+            assert found is not None, folder
+            record = check_record(self.locked, found, k)
+            # The event goes first, see StageSampler.sample.
+            told = {"arm": f"{family}/{arm}", "update": k, "label": record["label"], "pauses": record["pauses"]}
+            self.journal.append("check_judged", **told, check_sha256=sha256_bytes(json_bytes(record)))
+            write_json(path, record)
+            self.reporter.say(f"{family}/{arm}: check after update {k}: {record['label']}")
+        record = json.loads(path.read_bytes())
+        if record["pauses"] is not None:
+            opened = opened_by(self.deviations, pause_gate(arm, k))
+            if opened is None:
+                raise paused(self.locked, self.run.root, record)
+            self.reporter.say(f"{family}/{arm}: goes on past the check after update {k} under deviation {opened.number}")
+        return not done
+
     def _apply_stop_rules(self, family: str, arm: str, k: int) -> None:
         metrics = [json.loads(self.run.audit(family, arm, done).read_bytes())["metrics"] for done in range(1, k + 1)]
         fired = fired_rule(self.plan.stop_rules, metrics)
@@ -134,16 +194,18 @@ class Study:
             # The event goes first, see StageSampler.sample.
             record = json_bytes(fired)
             told = {"arm": f"{family}/{arm}", "rule": fired["rule"], "update": k, "reason": fired["reason"]}
-            self.journal.append("arm_stopped", **told, stopped_sha256=sha256_bytes(record))
-            write_bytes(self.run.stopped(family, arm), record)
-            self._raise_if_stopped(family, arm)
+            extends = k > self.plan.training.updates
+            path = self.run.extension_stopped(family, arm) if extends else self.run.stopped(family, arm)
+            event = "extension_stopped" if extends else "arm_stopped"
+            self.journal.append(event, **told, stopped_sha256=sha256_bytes(record))
+            write_bytes(path, record)
+            self._raise_if_stopped(path, f"{family}/{arm}")
 
-    def _raise_if_stopped(self, family: str, arm: str) -> None:
-        path = self.run.stopped(family, arm)
+    def _raise_if_stopped(self, path: Path, name: str) -> None:
         if path.is_file():
             fired = json.loads(path.read_bytes())
             raise StopRuleFired(
-                f"{family}/{arm}: stop rule `{fired['rule']}` ended the run after update {fired['update']}: {fired['reason']}",
+                f"{name}: stop rule `{fired['rule']}` ended the run after update {fired['update']}: {fired['reason']}",
                 hint="The run stays as it is and counts in the verdict; `ablation run --all` goes on with the other arms.",
             )
 
@@ -215,10 +277,17 @@ class Study:
 
     def _hold(self, family: str, arm: str, updates: int) -> None:
         """Make the policy hold `arm` after `updates` updates: the start, what it holds already, or a checkpoint."""
+        optimizer = None if arm == START else self.plan.training.optimizer_of(self.plan.arms[arm])
         if updates == 0:
-            self.policy.reset()
+            self.policy.reset(optimizer)
         elif self._held != (family, arm, updates):
-            self.policy.load(self.run.checkpoint(family, arm, updates))
+            checkpoint = self.run.checkpoint(family, arm, updates)
+            if not folder_is_complete(checkpoint):
+                raise IntegrityError(
+                    f"{checkpoint}: is not what was saved after update {updates}, so nothing can go on from it",
+                    hint="Put the folder back from a copy.",
+                )
+            self.policy.load(checkpoint, optimizer)
         self._held = (family, arm, updates)
 
     def _sample(self, folder: Path, family: str, arm: str, stage: str, update: int, cells: list[Cell]) -> None:
@@ -252,11 +321,19 @@ class Study:
             for name in began.keys() | self.engine.keys()
             if began.get(name) != self.engine.get(name)
         ]
-        if changed:
+        if not changed:
+            return
+        opened, words = opened_by(self.deviations, "engine"), ", ".join(sorted(changed))
+        if opened is None:
             raise IntegrityError(
-                f"{self.run.root}: this run began with another engine: {', '.join(sorted(changed))}",
-                hint="A run never mixes engines: go on with the machine and versions that it began with, or start another.",
+                f"{self.run.root}: this run began with another engine: {words}",
+                hint="A run does not mix engines: go on with the machine and versions that it began with, or start another. "
+                f"Mixing them is a deviation: {deviate_command(self.locked, self.run.root, 'engine')}.",
             )
+        if not self._told_engine:
+            self._told_engine = True
+            self.journal.append("engine_changed", began=began, now=self.engine, deviation=opened.number)
+            self.reporter.say(f"goes on with another engine ({words}) under deviation {opened.number}")
 
 
 @contextmanager

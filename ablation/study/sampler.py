@@ -96,7 +96,7 @@ class StageSampler:
         size = self.plan.sampling.batch_rollouts
         batches = [items[start : start + size] for start in range(0, len(items), size)]
         present = {path.name for path in stage_parts(folder)}
-        title = f"{info.family}/{info.arm}/{info.stage}" + (f"-{info.update}" if info.stage == "update" else "")
+        title = f"{info.family}/{info.arm}/{info.stage}" + (f"-{info.update}" if info.stage in ("update", "check") else "")
         names = [part_file(folder, number).name for number in range(len(batches))]
         done = sum(len(batch) for batch, name in zip(batches, names, strict=True) if name in present)
         self.reporter.stage(title, len(items), done, self.plan.sampling.max_tokens)

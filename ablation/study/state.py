@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from ablation.plan.deviations import Deviation, opened_by, pause_gate
+from ablation.plan.extension import FIRST_STABLE, extension_family
 from ablation.plan.model import Plan
 from ablation.rollouts.folder import RunFolder
 from ablation.rollouts.store import stage_is_complete, stage_parts
+from ablation.study.updates import STEPPED
 
 
 @dataclass(frozen=True)
@@ -20,10 +25,30 @@ class ArmState:
     updates: int
     readout: str  # "no" | "partly" | "yes"
     stopped: bool
+    unstepped: dict[int, str] = field(default_factory=dict)
+    """Update -> its outcome, where it took no step."""
 
     @property
     def finished(self) -> bool:
         return self.readout == "yes" or self.stopped
+
+
+@dataclass(frozen=True)
+class ExtensionState:
+    """The extension of one arm."""
+
+    family: str
+    arm: str
+    updates_done: int
+    """Counted from the arm's first one."""
+    updates: int
+    """The last one that the plan allows."""
+    checks: dict[int, str]
+    """Check -> its label, or "no" or "partly"."""
+    paused_after: int | None
+    """The check that pauses it now, with no deviation to let it go on."""
+    stopped: bool
+    unstepped: dict[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -33,6 +58,8 @@ class RunState:
     root: Path
     sweeps: dict[str, str]
     arms: list[ArmState]
+    extensions: list[ExtensionState] = field(default_factory=list)
+    """Of every arm that the plan names for it, and of every other one that has been extended."""
 
 
 def _presence(folder: Path) -> str:
@@ -41,8 +68,8 @@ def _presence(folder: Path) -> str:
     return "partly" if stage_parts(folder) else "no"
 
 
-def run_state(plan: Plan, root: Path) -> RunState:
-    """The state of the run of `plan` in `root`; the folder need not exist."""
+def run_state(plan: Plan, root: Path, deviations: Sequence[Deviation] = ()) -> RunState:
+    """The state of the run of `plan` in `root`, under the plan's `deviations`; the folder need not exist."""
     run = RunFolder(root)
     replication = plan.verdict.replication
     wanted = [(plan.main_family, arm) for arm in plan.arms]
@@ -50,13 +77,63 @@ def run_state(plan: Plan, root: Path) -> RunState:
         (replication.family, arm) for arm in plan.arms if arm == replication.control or run.arm(replication.family, arm).is_dir()
     ]
     arms = [_arm_state(run, plan, family, arm) for family, arm in wanted]
-    return RunState(root, {family: _presence(run.sweep(family)) for family in plan.families}, arms)
+    sweeps = {family: _presence(run.sweep(family)) for family in plan.families}
+    return RunState(root, sweeps, arms, _extensions(run, plan, deviations))
 
 
 def _arm_state(run: RunFolder, plan: Plan, family: str, arm: str) -> ArmState:
-    done = 0
-    while done < plan.training.updates and (run.checkpoint(family, arm, done + 1) / "complete.json").is_file():
-        done += 1
+    done = _updates_done(run, family, arm, 0, plan.training.updates)
     return ArmState(
-        family, arm, done, plan.training.updates, _presence(run.readout(family, arm)), run.stopped(family, arm).is_file()
+        family,
+        arm,
+        done,
+        plan.training.updates,
+        _presence(run.readout(family, arm)),
+        run.stopped(family, arm).is_file(),
+        _unstepped(run, family, arm, range(1, done + 1)),
     )
+
+
+def _extensions(run: RunFolder, plan: Plan, deviations: Sequence[Deviation]) -> list[ExtensionState]:
+    extension, own = plan.extension, plan.training.updates
+    if extension is None:
+        return []
+    family = extension_family(plan)
+    named = [] if extension.arms == FIRST_STABLE else extension.arms
+    found = []
+    for arm in plan.arms:
+        if arm not in named and not run.update(family, arm, own + 1).is_dir():
+            continue
+        done = _updates_done(run, family, arm, own, extension.updates)
+        records = {k: _read(run.check_result(family, arm, k)) for k in extension.checks}
+        pausing = [k for k in extension.checks if k <= done and (records[k] or {}).get("pauses") is not None]
+        at = next((k for k in pausing if opened_by(deviations, pause_gate(arm, k)) is None), None)
+        checks = {k: record["label"] if record else _presence(run.check(family, arm, k)) for k, record in records.items()}
+        stopped, unstepped = run.extension_stopped(family, arm).is_file(), _unstepped(run, family, arm, range(own + 1, done + 1))
+        found.append(ExtensionState(family, arm, done, extension.updates, checks, at, stopped, unstepped))
+    return found
+
+
+def _updates_done(run: RunFolder, family: str, arm: str, first: int, last: int) -> int:
+    """How many updates have a checkpoint, of those after `first` up to `last`, `first` itself counted as done."""
+    done = first
+    while done < last and (run.checkpoint(family, arm, done + 1) / "complete.json").is_file():
+        done += 1
+    return done
+
+
+def _unstepped(run: RunFolder, family: str, arm: str, updates: range) -> dict[int, str]:
+    outcomes = {}
+    for k in updates:
+        audit = _read(run.audit(family, arm, k)) or {}
+        outcomes[k] = audit.get("step", {}).get("outcome", STEPPED)  # an earlier version of this program named none
+    return {k: outcome for k, outcome in outcomes.items() if outcome != STEPPED}
+
+
+def _read(path: Path) -> dict | None:
+    """The JSON object in `path`; None if there is none."""
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None

@@ -14,7 +14,9 @@ from ablation.files import sha256_file
 from ablation.measures.compare import ratios
 from ablation.measures.measure import measure
 from ablation.plan.choose import command_options
+from ablation.plan.extension import check_rules
 from ablation.plan.model import START, Plan
+from ablation.plan.rules import Rule
 from ablation.problems.problem import Problem, load_problems
 from ablation.rollouts.folder import RunFolder
 from ablation.rollouts.journal_chain import check_journal
@@ -90,7 +92,7 @@ def judge_run(root: Path, locked: Locked, options: str | None = "") -> Verdict:
             family: reader.sweep(family)[2] for family in dict.fromkeys(family for family, _ in pairs) if reader.sweep(family)
         },
         sections={name: SectionVerdict(NOT_RUN) for name in ("held_out", "never_used", "release") if getattr(plan.verdict, name)},
-        audits={f"{family}/{arm}": found for family, arm in pairs if (found := _audit_ranges(reader.run, family, arm))},
+        audits={f"{family}/{arm}": found for family, arm in pairs if (found := _audit_ranges(reader.run, plan, family, arm))},
         notes=[*reader.notes, *journal.notes],
         deviations=deviations_of_run(root, locked, journal),
         journal=journal.as_json(),
@@ -102,6 +104,13 @@ def _together(reader: _Reader, missing: Collection[Missing]) -> str | None:
     """The one command that makes all of `missing`, or None if nothing is."""
     commands = {one.command for one in missing}
     return commands.pop() if len(commands) == 1 else reader.command("--all") if commands else None
+
+
+def judge_check(root: Path, locked: Locked, family: str, arm: str, update: int) -> ArmVerdict | None:
+    """The extension's check of an arm after `update`, from its rollouts; None if it is not whole. Raises as `judge_run` does."""
+    reader = _Reader(root, locked, None)
+    folder = reader.run.check(family, arm, update)
+    return reader.judged(folder, family, arm, ("check", update), check_rules(locked.plan))
 
 
 def first_stable_arm(root: Path, locked: Locked) -> str | None:
@@ -186,7 +195,11 @@ class _Reader:
             if stage_is_complete(folder):
                 raise IntegrityError(f"{stopped}: says that the run was ended, but {folder} has a readout")
             return ArmVerdict(family, arm, STOPPED, stopped=self._stop(stopped))
-        stage = self._stage(folder, family, arm, "readout", self.plan.training.updates)
+        return self.judged(folder, family, arm, ("readout", self.plan.training.updates), self.plan.verdict.damage)
+
+    def judged(self, folder: Path, family: str, arm: str, stage_of: tuple[str, int], rules: list[Rule]) -> ArmVerdict | None:
+        """The stage in `folder` (kind and update: `stage_of`) against the family's sweep; None if one of the two is not whole."""
+        stage = self._stage(folder, family, arm, *stage_of)
         sweep = self.sweep(family)
         if stage is None or sweep is None:
             return None
@@ -194,7 +207,7 @@ class _Reader:
         own = outcomes(stage, self.problems(), self.plan.loops)
         measured = measure(own)
         compared = ratios(own, sweep[1], (measured, sweep[2]), self.plan.statistics)
-        return judge_damage(family, arm, self.plan.verdict.damage, Figures(measured, sweep[2], ratios=compared))
+        return judge_damage(family, arm, rules, Figures(measured, sweep[2], ratios=compared))
 
     def _stop(self, path: Path) -> dict[str, Any]:
         try:
@@ -207,10 +220,11 @@ class _Reader:
         return content
 
 
-def _audit_ranges(run: RunFolder, family: str, arm: str) -> dict[str, list[float]]:
-    """Lowest and highest audited share over the updates that have an audit."""
+def _audit_ranges(run: RunFolder, plan: Plan, family: str, arm: str) -> dict[str, list[float]]:
+    """Lowest and highest audited share over the updates before the readout that have an audit."""
     found: dict[str, list[float]] = {}
-    for path in sorted(run.arm(family, arm).glob("update-*/audit.json")):
+    paths = [run.audit(family, arm, k) for k in range(1, plan.training.updates + 1)]
+    for path in filter(Path.is_file, paths):
         try:
             weights = json.loads(path.read_bytes())["weights"]
             shares = {name: weights[name] for name in AUDITED}
