@@ -148,11 +148,12 @@ def write_stage(
     *,
     logprob: float = -0.5,
     drop: int = 0,
+    folder: Path | None = None,
     **changes,
 ) -> Path:
-    """One sweep (arm `start`) or readout: `kinds` says how many rollouts of each kind, the rest are wrong."""
+    """One sweep (arm `start`) or readout, or what `folder` and `changes` say; `kinds`: how many of each kind, the rest are wrong."""
     info = stage_info(locked, family, arm, **changes)
-    folder = run.sweep(family) if arm == "start" else run.readout(family, arm)
+    folder = folder or (run.sweep(family) if arm == "start" else run.readout(family, arm))
     left = [kind for kind, count in (kinds or {"clean": 12}).items() for _ in range(count)]
     left += ["wrong"] * (ROLLOUTS - len(left))
     rows = []
