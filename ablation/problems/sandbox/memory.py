@@ -8,16 +8,22 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def processes_of(namespace: int) -> list[int]:
-    """Process ids, as seen from here, of all processes in the PID namespace with this inode number."""
+    """Process ids, as seen from here, of all living processes in the PID namespace with this inode number."""
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
-                if os.stat(f"/proc/{name}/ns/pid").st_ino == namespace:
+                if os.stat(f"/proc/{name}/ns/pid").st_ino == namespace and not _dead(name):
                     found.append(int(name))
             except OSError:  # it has ended, or belongs to somebody else
                 continue
     return found
+
+
+def _dead(pid: str) -> bool:
+    """Whether it has ended and only waits to be collected."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return file.read().rpartition(b") ")[2][:1] in b"ZX"
 
 
 def resident_bytes(namespace: int) -> int:

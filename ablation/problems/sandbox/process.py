@@ -198,23 +198,21 @@ class Sandbox:
 
     def end(self) -> None:
         """End all processes of the sandbox and wait until they are gone; what they wrote can still be read."""
+        if self.process.returncode is not None:
+            return
         if self._init_process is not None:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._init_process, signal.SIGKILL)
-        if self.process.returncode is None:
-            try:
-                if self.sandboxed:
-                    self.process.kill()
-                else:
-                    os.killpg(self.process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            self.process.wait()
-        if self._init_process is not None:
             gone = select.poll()
             gone.register(self._init_process, select.POLLIN)
             if not gone.poll(1000 * END_SECONDS):
                 raise SandboxError(f"processes of a sandbox were still there {END_SECONDS:.0f} s after they were killed")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(END_SECONDS)  # it collects the namespace's first process, and ends
+        if self.process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                self.process.kill() if self.sandboxed else os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
 
     def close(self) -> None:
         """Kill what is left and let go of everything."""
