@@ -30,8 +30,10 @@ def load_tokenizer(base: Path) -> Any:
         raise _unusable("model.base", base, "tokenizer", error) from error
 
 
-def load_adapted(plan: Plan, base: Path, start_adapter: Path) -> PeftModel:
+def load_adapted(plan: Plan, base: Path, start_adapter: Path, dtype: torch.dtype | None = None) -> PeftModel:
     """The frozen base with the trainable start adapter, every weight of both read from disk.
+
+    The base has the plan's dtype and the adapter float32, unless `dtype` says otherwise: float64 is for both.
 
     Raises `UsageError` if a file cannot be used, a weight is missing, of another shape or not finite, or the adapter is not the
     one that the plan describes.
@@ -45,7 +47,11 @@ def load_adapted(plan: Plan, base: Path, start_adapter: Path) -> PeftModel:
         )
     try:
         base_model, loaded = AutoModelForCausalLM.from_pretrained(
-            base, dtype=DTYPES[plan.model.dtype], attn_implementation="sdpa", local_files_only=True, output_loading_info=True
+            base,
+            dtype=dtype or DTYPES[plan.model.dtype],
+            attn_implementation="sdpa",
+            local_files_only=True,
+            output_loading_info=True,
         )
     except _UNUSABLE as error:
         raise _unusable("model.base", base, "model", error) from error

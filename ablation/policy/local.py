@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from transformers.utils import logging as transformers_logging
 
 from ablation.errors import IntegrityError, UsageError
@@ -18,28 +19,57 @@ from ablation.files import write_json
 from ablation.plan.arms import Adam
 from ablation.plan.model import Plan
 from ablation.plan.model_files import ADAPTER_CONFIG
+from ablation.policy.attention import PACKED, can_pack
 from ablation.policy.base import Progress, SampledTokens, SampleRequest, ScoreRow, TrainRow, UpdateStats
 from ablation.policy.decoding import Decoding, decode
+from ablation.policy.head import chunks
+from ablation.policy.layers import lighten, recompute_layers
 from ablation.policy.loading import ADAPTER_FILE, load_adapted
 from ablation.policy.loss import NonFiniteLoss, policy_gradient_loss
-from ablation.policy.scoring import micro_batches, mismatch, token_logprobs
+from ablation.policy.optimizer import (
+    OPTIMIZER_FILE,
+    clip_gradient,
+    gradient_norm,
+    load_moments,
+    load_start_moments,
+    make_optimizer,
+    save_moments,
+)
+from ablation.policy.packing import Packed, micro_batches, pack, pad
+from ablation.policy.scoring import hidden_states, mismatch, token_logprobs
 
-OPTIMIZER_FILE = "optimizer.safetensors"
 transformers_logging.disable_progress_bar()  # the run has progress of its own
 
 
 class LocalPolicy:
-    """One adapter on one frozen base model. Adapter and Adam are float32; the base has the plan's dtype."""
+    """One adapter on one frozen base model. Adapter and Adam are float32; the base has the plan's dtype.
 
-    def __init__(self, plan: Plan, base: Path, start_adapter: Path, end_ids: tuple[int, ...], pad_id: int) -> None:
+    `dtype` overrides the plan's; under float64 adapter and Adam are float64 too.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        base: Path,
+        start_adapter: Path,
+        end_ids: tuple[int, ...],
+        pad_id: int,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         torch.set_num_threads(plan.policy.threads)
         torch.use_deterministic_algorithms(True, warn_only=True)
         torch.utils.deterministic.fill_uninitialized_memory = False  # costs time and guards only against reading garbage
-        self.plan = plan
+        self.plan, self.start_adapter = plan, start_adapter
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.model = load_adapted(plan, base, start_adapter)
+        self.model = load_adapted(plan, base, start_adapter, dtype)
         self.model.to(self.device).eval()  # eval: no dropout, so a logprob is a function of weights and tokens
         self.causal = self.model.get_base_model()
+        lighten(self.model)
+        if plan.training.gradient_checkpointing:
+            recompute_layers(self.model)
+        self.packs = can_pack(self.causal)
+        if self.packs:
+            self.causal.set_attn_implementation(PACKED)
         self.trainable = {name: weight for name, weight in sorted(self.model.named_parameters()) if weight.requires_grad}
         if not self.trainable:
             raise UsageError(f"{start_adapter}: the adapter has no weights to train")
@@ -52,18 +82,17 @@ class LocalPolicy:
         self.reset()
 
     def reset(self, optimizer: Adam | None = None) -> None:
-        """The starting adapter, a fresh Adam (the plan's or another one), and proof that no earlier arm moved the base."""
+        """The starting adapter, Adam (the plan's or another one) at its start, and proof that no earlier arm moved the base."""
+        self._begin(optimizer)
+        if self.adam.state == "start":
+            load_start_moments(self.optimizer, self.trainable, self.start_adapter)
+
+    def _begin(self, optimizer: Adam | None) -> None:
         if self._base_digest() != self.base_sha256:
             raise IntegrityError("the base model's weights changed since they were loaded; start again in a new process")
         self._set_weights(self.start_weights)
-        adam = optimizer or self.plan.training.optimizer
-        self.optimizer = torch.optim.AdamW(
-            list(self.trainable.values()),
-            lr=self.plan.training.learning_rate,
-            betas=(adam.beta1, adam.beta2),
-            eps=adam.eps,
-            weight_decay=adam.weight_decay,
-        )
+        self.adam = optimizer or self.plan.training.optimizer
+        self.optimizer = make_optimizer(self.trainable, self.adam, self.plan.training.learning_rate)
 
     def sample(self, requests: list[SampleRequest], progress: Progress | None = None) -> list[SampledTokens]:
         """Sample all requests as one batch, in order."""
@@ -79,50 +108,77 @@ class LocalPolicy:
             finally:
                 self._set_weights(current)
         scored: list[np.ndarray] = [np.zeros(0)] * len(rows)
-        with torch.inference_mode():
-            for batch in micro_batches(rows, self.plan.training.micro_batch_tokens):
-                logprobs = self._logprobs([rows[index] for index in batch]).double().cpu().numpy()
-                ends = np.cumsum([len(rows[index].token_ids) for index in batch])
-                for index, piece in zip(batch, np.split(logprobs, ends[:-1]), strict=True):
-                    scored[index] = piece
+        full = [index for index, row in enumerate(rows) if len(row.token_ids)]
+        for batch in self._micro_batches([rows[index] for index in full]):
+            chosen = [full[index] for index in batch]
+            packed = self._packed([rows[index] for index in chosen])
+            with self._precision():
+                logprobs_K = token_logprobs(self.causal.base_model, self._head, packed, self._vocabulary)
+            ends = np.cumsum([len(rows[index].token_ids) for index in chosen])
+            for index, piece in zip(chosen, np.split(logprobs_K.double().cpu().numpy(), ends[:-1]), strict=True):
+                scored[index] = piece
         return scored
 
     def update(self, rows: list[TrainRow], learning_rate: float) -> UpdateStats:
-        """One Adam step on -sum(weight * ratio) over all rows; none if no token has a weight."""
-        rows = [row for row in rows if np.any(row.weights)]
+        """One Adam step on -sum(weight * ratio) over all rows; none if no token has a weight.
+
+        Only weighted tokens are scored, and nothing after a row's last one is computed.
+        """
+        rows = [_weighted_part(row) for row in rows if np.any(row.weights)]
         if not rows:
             return UpdateStats(loss=0.0, grad_norm=0.0, tokens=0, stepped=False, mismatch=mismatch(np.zeros(0), np.zeros(0)))
         self.optimizer.zero_grad(set_to_none=True)
-        loss, trainer, sampler = 0.0, [], []
-        for batch in micro_batches(rows, self.plan.training.micro_batch_tokens):
-            chosen = [rows[index] for index in batch]
-            logprobs_K = self._logprobs(chosen)
-            weights_K = np.concatenate([row.weights for row in chosen])
-            sampler_K = np.concatenate([row.sampler_logprobs for row in chosen])
-            try:
-                loss_part = policy_gradient_loss(
-                    logprobs_K,
-                    torch.from_numpy(sampler_K.astype(np.float32)).to(self.device),
-                    torch.from_numpy(weights_K.astype(np.float32)).to(self.device),
-                )
-                loss_part.backward()
-                loss += float(loss_part.detach())
-            except NonFiniteLoss:  # recorded, and never stepped on: a stop rule of the plan says what follows
-                loss = math.nan
-            weighted = weights_K != 0
-            trainer.append(logprobs_K.detach().double().cpu().numpy()[weighted])
-            sampler.append(sampler_K[weighted])
-        gradients = [weight.grad for weight in self.trainable.values() if weight.grad is not None]
-        norms = [torch.linalg.vector_norm(gradient.double()) for gradient in gradients]
-        grad_norm = float(torch.linalg.vector_norm(torch.stack(norms))) if norms else math.nan
+        loss, told = 0.0, []
+        for batch in self._micro_batches(rows):
+            part, *of_tokens = self._backward([rows[index] for index in batch])
+            loss += part
+            told.append(of_tokens)
+        trainer_K, entropy_K, sampler_K = (np.concatenate(pieces) for pieces in zip(*told, strict=True))
+        grad_norm = gradient_norm(self.trainable)
         stepped = bool(np.isfinite(grad_norm) and np.isfinite(loss))
         if stepped:  # a step on a gradient that is not finite would destroy the weights that the record needs
+            clip_gradient(self.trainable, grad_norm, self.adam.max_grad_norm)
             for group in self.optimizer.param_groups:
                 group["lr"] = learning_rate
             self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        trainer_all = np.concatenate(trainer)
-        return UpdateStats(loss, grad_norm, len(trainer_all), stepped, mismatch(trainer_all, np.concatenate(sampler)))
+        entropy = float(entropy_K.mean())
+        return UpdateStats(
+            loss=loss,
+            grad_norm=grad_norm,
+            tokens=len(trainer_K),
+            stepped=stepped,
+            mismatch=mismatch(trainer_K, sampler_K),
+            entropy=entropy if math.isfinite(entropy) else None,
+        )
+
+    def _backward(self, rows: list[TrainRow]) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
+        """Add the gradient of one micro-batch to the adapter's. Returns its loss (NaN if it is not finite, and then nothing was
+        added) and of its weighted tokens the trainer's logprobs, the top entropy and the sampler's logprobs."""
+        masks = [row.weights != 0 for row in rows]
+        packed = self._packed(rows, masks)
+        weights_K = np.concatenate([row.weights[mask] for row, mask in zip(rows, masks, strict=True)])
+        sampler_K = np.concatenate([row.sampler_logprobs[mask] for row, mask in zip(rows, masks, strict=True)])
+        with self._precision():
+            hidden_UD = hidden_states(self.causal.base_model, packed)
+        leaf_UD = hidden_UD.detach().requires_grad_()
+        loss, trainer_K, entropy_K = 0.0, np.empty(packed.count), np.empty(packed.count)
+        with self._precision():
+            for chunk in chunks(self._head, leaf_UD, packed, self._vocabulary, top=self.decoding.top_logprobs, gradient=True):
+                order = chunk.order.cpu().numpy()
+                trainer_K[order] = chunk.logprobs.double().cpu().numpy()
+                entropy_K[order] = chunk.top_entropy.double().cpu().numpy()
+                logprobs = chunk.logprobs.requires_grad_()
+                try:
+                    part = policy_gradient_loss(logprobs, *(self._like(logprobs, one[order]) for one in (sampler_K, weights_K)))
+                except NonFiniteLoss:  # recorded, and never stepped on: a stop rule of the plan says what follows
+                    loss = math.nan
+                    continue
+                loss += float(part.detach())
+                chunk.backward(*torch.autograd.grad(part, logprobs))
+        if math.isfinite(loss):
+            hidden_UD.backward(leaf_UD.grad)
+        return loss, trainer_K, entropy_K, sampler_K
 
     def save(self, folder: Path) -> None:
         """Adapter in peft's format (usable without this program) and Adam's state, as safetensors.
@@ -139,14 +195,9 @@ class LocalPolicy:
         (folder / "README.md").unlink(missing_ok=True)  # peft's empty model card
         config = json.loads((folder / ADAPTER_CONFIG).read_bytes())
         config["target_modules"] = sorted(config["target_modules"])  # a set, written in the order of the process's hash seed
-        config["base_model_name_or_path"] = self.plan.model.base.at  # not where this machine has it
         config["base_model_name_or_path"] = self.plan.model.base.at  # peft's own is a path of this machine
         write_json(folder / ADAPTER_CONFIG, config)
-        state = {}
-        for name, weight in self.trainable.items():
-            for field, value in self.optimizer.state.get(weight, {}).items():
-                state[f"{field}/{name}"] = value.detach().cpu().contiguous()
-        save_file(state or {"empty": torch.zeros(1)}, folder / OPTIMIZER_FILE)
+        save_moments(self.optimizer, self.trainable, folder / OPTIMIZER_FILE)
 
     def load(self, folder: Path, optimizer: Adam | None = None) -> None:
         """Read what `save` wrote, for the plan's optimizer or another one; every adapter weight must be there."""
@@ -159,12 +210,9 @@ class LocalPolicy:
             weights[name] = saved.pop(key)
         if saved:
             raise IntegrityError(f"{folder / ADAPTER_FILE}: unexpected weight `{next(iter(saved))}`")
-        self.reset(optimizer)
+        self._begin(optimizer)
         self._set_weights(weights)
-        for key, value in load_file(folder / OPTIMIZER_FILE).items():
-            if key != "empty":
-                field, _, name = key.partition("/")
-                self.optimizer.state[self.trainable[name]][field] = value if field == "step" else value.to(self.device)
+        load_moments(self.optimizer, self.trainable, folder / OPTIMIZER_FILE)
 
     def adapter_sha256(self) -> str:
         """SHA-256 over name and float32 bytes of every adapter weight, in name order."""
@@ -183,11 +231,30 @@ class LocalPolicy:
         hidden_BLD = self.causal.base_model(
             input_ids=ids_BL, attention_mask=mask_B1LK, position_ids=position_ids_BL, past_key_values=cache, use_cache=True
         ).last_hidden_state
-        return self.causal.get_output_embeddings()(hidden_BLD[:, -1])
+        return self._head(hidden_BLD[:, -1])
 
-    def _logprobs(self, rows: list) -> torch.Tensor:
-        head = self.causal.get_output_embeddings()
-        return token_logprobs(self.causal.base_model, head, rows, self.causal.config.vocab_size, self.device)
+    @property
+    def _head(self):
+        return self.causal.get_output_embeddings()
+
+    @property
+    def _vocabulary(self) -> int:
+        return self.causal.config.vocab_size
+
+    def _micro_batches(self, rows: list):
+        return micro_batches(rows, self.plan.training.micro_batch_tokens, share=self.packs)
+
+    def _packed(self, rows: list, wanted: list[np.ndarray] | None = None) -> Packed:
+        return (pack if self.packs else pad)(rows, self.device, wanted)
+
+    def _precision(self):
+        """What the plan asks of matrix products in scoring and training."""
+        if self.plan.training.autocast == "none":
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, cache_enabled=False)
+
+    def _like(self, tensor: torch.Tensor, array: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(array).to(tensor)
 
     @torch.no_grad()
     def _set_weights(self, weights: dict[str, torch.Tensor]) -> None:
@@ -198,6 +265,12 @@ class LocalPolicy:
         return _tensors_digest(
             {name: weight for name, weight in sorted(self.model.named_parameters()) if name not in self.trainable}
         )
+
+
+def _weighted_part(row: TrainRow) -> TrainRow:
+    """The row up to its last weighted token: what comes later changes nothing before it."""
+    end = int(np.flatnonzero(row.weights)[-1]) + 1
+    return TrainRow(row.prompt_ids, row.token_ids[:end], row.sampler_logprobs[:end], row.weights[:end])
 
 
 def _tensors_digest(tensors: dict[str, torch.Tensor]) -> str:

@@ -59,6 +59,20 @@ def small_plan() -> Plan:
 
 
 @pytest.fixture
+def make_policy(model_folders, small_plan):
+    """A policy in float64 (or as asked), with fields of the plan's `training` as asked."""
+    from ablation.policy.local import LocalPolicy
+
+    def make(dtype=torch.float64, folders=model_folders, model=None, **training):
+        tree = small_plan.model_dump(mode="json")
+        tree["training"] |= training
+        tree["model"] |= model or {}
+        return LocalPolicy(Plan.model_validate(tree), *folders, end_ids=(END,), pad_id=PAD, dtype=dtype)
+
+    return make
+
+
+@pytest.fixture
 def policy(model_folders, small_plan):
     from ablation.policy.local import LocalPolicy
 

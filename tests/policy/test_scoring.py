@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel
+from transformers import GPT2Config, GPT2LMHeadModel, Qwen3Config, Qwen3ForCausalLM
 
-from ablation.policy import scoring
+from ablation.policy.attention import PACKED, can_pack
 from ablation.policy.base import ScoreRow
-from ablation.policy.scoring import micro_batches, mismatch, token_logprobs
+from ablation.policy.packing import pack, pad
+from ablation.policy.scoring import mismatch, token_logprobs
 
 from .conftest import small_llama
 
@@ -14,6 +15,21 @@ def small_gpt2():
     torch.manual_seed(0)
     config = GPT2Config(vocab_size=40, n_embd=32, n_layer=2, n_head=4, n_positions=64, initializer_range=0.3)
     return GPT2LMHeadModel(config).eval()
+
+
+def small_qwen3():
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=40,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=16,
+        initializer_range=0.3,
+    )
+    return Qwen3ForCausalLM(config).eval()
 
 
 def alone(model, prompt, tokens):
@@ -29,41 +45,32 @@ ROWS = [
     ScoreRow((5, 6, 7, 8), np.array([9, 10, 11, 12, 1])),
     ScoreRow((5,), np.array([0, 0, 0, 30])),  # the padding id as a sampled token
     ScoreRow((3, 4, 5, 6, 7, 8, 9, 10), np.array([2])),
+    ScoreRow((5, 6, 7, 8), np.array([9, 10, 3])),  # a prompt and two tokens in common with the first
+    ScoreRow((5, 6, 7, 8), np.array([9, 10, 11, 12, 1])),  # the first again
 ]
 
 
-@pytest.mark.parametrize("make", [small_llama, small_gpt2])  # rotary and absolute positions
-def test_logprobs_are_those_of_the_row_alone(make):
-    model = make()
-    with torch.inference_mode():
-        found = token_logprobs(model.base_model, model.get_output_embeddings(), ROWS, 40, torch.device("cpu")).numpy()
+@pytest.mark.parametrize(  # rotary positions, norms of heads, absolute positions
+    ("make", "arrange"),
+    [(small_llama, pack), (small_llama, pad), (small_qwen3, pack), (small_qwen3, pad), (small_gpt2, pad)],
+)
+def test_logprobs_are_those_of_the_row_alone(make, arrange):
+    model = make().double()
     expected = np.concatenate([alone(model, row.prompt_ids, row.token_ids) for row in ROWS])
-    assert found == pytest.approx(expected, abs=1e-5)
+    if arrange is pack:
+        model.set_attn_implementation(PACKED)
+    packed = arrange(ROWS, torch.device("cpu"))
+    found = token_logprobs(model.base_model, model.get_output_embeddings(), packed, 40).numpy()
+    assert found.dtype == np.float64
+    # transformers computes norms and rotations in float32, whatever the model's dtype
+    assert found == pytest.approx(expected, abs=1e-6)
 
 
-def test_chunks_of_the_vocabulary_change_neither_values_nor_gradient(monkeypatch):
-    model = small_llama()
-    head, weight = model.get_output_embeddings(), model.base_model.layers[0].mlp.up_proj.weight
-
-    def gradient():
-        model.zero_grad()
-        logprobs = token_logprobs(model.base_model, head, ROWS, 40, torch.device("cpu"))
-        logprobs.sum().backward()
-        return logprobs.detach().clone(), weight.grad.clone(), head.weight.grad.clone()
-
-    whole = gradient()
-    monkeypatch.setattr(scoring, "LOGITS_AT_ONCE", 80)  # two tokens at a time
-    for one, other in zip(gradient(), whole, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
-
-
-def test_micro_batches_hold_every_row_once_and_keep_the_budget():
-    rows = [ScoreRow((1,) * 3, np.zeros(length, dtype=int)) for length in (7, 40, 1, 7, 12)]
-    batches = list(micro_batches(rows, tokens=30))
-    assert sorted(index for batch in batches for index in batch) == [0, 1, 2, 3, 4]
-    assert batches[0] == [1]  # longer than the budget: alone
-    for batch in batches[1:]:
-        assert max(len(rows[i].token_ids) + 3 for i in batch) * len(batch) <= 30
+def test_what_may_be_packed():
+    assert can_pack(small_llama()) and can_pack(small_qwen3()) and not can_pack(small_gpt2())
+    windowed = small_qwen3()
+    windowed.config.layer_types = ["full_attention", "sliding_attention"]
+    assert not can_pack(windowed)
 
 
 def test_mismatch_by_hand():
