@@ -33,7 +33,7 @@ from ablation.study.sampler import Prompts, Reporter, StageSampler, stage_items
 from ablation.study.schedule import cells_of_update, plan_cells
 from ablation.study.updates import OUTCOMES, STEPPED, save_checkpoint, train_on_stage, update_is_done
 from ablation.study.workspace import open_run
-from ablation.training.rewards import reference_lengths
+from ablation.training.scale import fixed_scale, sweep_reference
 from ablation.training.stops import fired_rule
 from ablation.verdict.run import first_stable_arm, judge_check
 
@@ -131,7 +131,7 @@ class Study:
 
     def _train(self, family: str, arm: str, k: int) -> None:
         sweep, s0 = self.sweep(family), self._scale()
-        reference = reference_lengths(sweep.cell.tolist(), sweep.clean, sweep.thinking_length)
+        reference = sweep_reference(sweep)
         folder = self.run.update(family, arm, k)
         self._hold(family, arm, k - 1)
         self._sample(folder, family, arm, "update", k, cells_of_update(self.plan, family, k))
@@ -238,15 +238,7 @@ class Study:
 
     def _scale(self) -> float:
         """s0: the plan's number, or the mean thinking length of the first family's untruncated sweep rollouts."""
-        if self.plan.training.s0 != "sweep":
-            return float(self.plan.training.s0)
-        sweep = self.sweep(self.plan.main_family)
-        lengths = sweep.thinking_length[~sweep.truncated]
-        if not len(lengths) or not lengths.sum():
-            raise IntegrityError(
-                "every rollout of the sweep was truncated, so s0 cannot be measured", hint="Name training.s0 as a number."
-            )
-        return float(lengths.mean())
+        return fixed_scale(self.plan.training, lambda: self.sweep(self.plan.main_family))
 
     @property
     def policy(self) -> Policy:

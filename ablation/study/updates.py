@@ -24,6 +24,7 @@ from ablation.study.journal import Journal
 from ablation.study.sampler import Prompts
 from ablation.training.audit import audit_weights
 from ablation.training.batch import weigh_update
+from ablation.training.stops import rollout_metrics
 from ablation.training.weights import Weights
 
 STEPPED, EMPTY_STEP, NO_SIGNAL, NONFINITE = "stepped", "empty_step", "no_signal", "nonfinite"
@@ -129,11 +130,9 @@ def update_metrics(own: Outcomes, stage: Stage, stats: UpdateStats) -> dict[str,
 
     Mismatch and entropy are of the weighted tokens under the trainer before the step; without such tokens there is none.
     """
-    logprobs = own.logprob[np.isfinite(own.logprob)]
     nonfinite = int((~np.isfinite(stage.logprobs)).sum()) + (not math.isfinite(stats.loss)) + (not math.isfinite(stats.grad_norm))
     return {
-        "logprob": float(logprobs.mean()) if len(logprobs) else None,
-        "truncated_or_looping_share": float(own.truncated_or_looping.mean()),
+        **rollout_metrics(own),
         "nonfinite": nonfinite,
         **{name: _finite(stats.mismatch[key]) if stats.tokens else None for name, key in MISMATCH.items()},
         "grad_norm": _finite(stats.grad_norm) if stats.tokens else None,

@@ -6,10 +6,22 @@ import math
 import operator
 from typing import Any
 
+import numpy as np
+
 from ablation.plan.rules import StopRule
+from ablation.rollouts.outcomes import Outcomes
 from ablation.verdict.exact import exact
 
 OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+
+
+def rollout_metrics(own: Outcomes) -> dict[str, float | None]:
+    """What stop rules look at of an update's rollouts alone: mean logprob (nats) and share of truncated or looping ones."""
+    logprobs = own.logprob[np.isfinite(own.logprob)]
+    return {
+        "logprob": float(logprobs.mean()) if len(logprobs) else None,
+        "truncated_or_looping_share": float(own.truncated_or_looping.mean()),
+    }
 
 
 def fired_rule(rules: list[StopRule], metrics: list[dict[str, Any]]) -> dict[str, Any] | None:
