@@ -26,6 +26,7 @@ def checked_plan(file: Path) -> LoadedPlan:
     Raises `PlanError` with all that is wrong. For a plan that is not valid itself that is what the valid parts of it lead to,
     and the error's hint names what was not looked at.
     """
+    from ablation.ledger.never_used import never_used_problems
     from ablation.plan.load import PlanError, load_plan, read_plan_file
     from ablation.plan.locate import resources_of
     from ablation.plan.model_files import model_problems
@@ -47,6 +48,9 @@ def checked_plan(file: Path) -> LoadedPlan:
     faults += problem_faults(resources_of(plan), plan.problems.cells, file)
     faults += model_problems(plan, file)
     faults += seed_faults(plan)
+    if not faults:  # with every file readable
+        at = ("verdict", "never_used", "problems")
+        faults += [(at, f"not never used: {line}") for line in never_used_problems(plan, file)]
     loaded.refuse(faults)
     return loaded
 

@@ -90,12 +90,13 @@ class Arm(Section):
     scale: Literal["none", "std"] = "none"
     """`std`: advantages are divided by the standard deviation (n - 1) of their group's rewards, as in GRPO."""
     no_signal: Literal["keep", "drop"] = "keep"
-    """A group that teaches nothing (equal rewards, or one rollout) has advantage 0; with `drop` it leaves divisors and terms, too."""
+    """A group that teaches nothing (equal rewards, one rollout) has advantage 0; with `drop` it leaves divisors and terms, too."""
     advantages: Literal["all", "positive"] = "all"
     """`positive`: only rollouts with a positive advantage enter the loss."""
     truncated: Literal["keep", "apart", "mask", "penalize"] = "keep"
-    """`apart`: truncated rollouts leave the group's baseline and the advantage part of the loss. `mask`: they stay in the baseline, but
-    carry no weight and leave the divisors (DAPO's overlong filtering). `penalize`: `truncation_penalty` is taken from their reward."""
+    """`apart`: truncated rollouts leave the group's baseline and the advantage part of the loss. `mask`: they stay in the
+    baseline, but carry no weight and leave the divisors (DAPO's overlong filtering). `penalize`: `truncation_penalty` is taken
+    from their reward."""
     truncation_penalty: PositiveFloat | None = None
     """With `truncated: penalize`: taken from the reward of each truncated rollout."""
     finish_push: NonNegativeFloat = 0.0

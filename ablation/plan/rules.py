@@ -152,7 +152,9 @@ class NeverUsed(Section):
     rules: list[Rule]
     """All must hold, against the starting model on the same problems and seeds."""
     problems: Resource | None = None
-    """Problems that nobody ever sampled, trained on or evaluated."""
+    """Problems that nobody ever sampled, trained on or evaluated: refused where the ledger has a mark of one."""
+    near_duplicates: Literal["refuse", "allow"] = "refuse"
+    """Whether a problem whose text is that of a used one but for its numbers counts as used, too."""
 
 
 class Release(Section):

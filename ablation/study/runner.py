@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ablation.errors import GateError, IntegrityError, StopRuleFired
 from ablation.files import folder_is_complete, json_bytes, remove_partial, sha256_bytes, write_bytes, write_json
+from ablation.ledger.ledger import ledger_path
 from ablation.measures.measure import measure
 from ablation.plan.deviations import opened_by, pause_gate
 from ablation.plan.locate import locate
@@ -262,7 +263,16 @@ class Study:
         self.prompts.check_context(policy.context, self.plan.sampling.max_tokens)
         self._policy = policy
         self.engine = engine(self.plan.policy.threads, self.plan.model.dtype)
-        self.sampler = StageSampler(self.plan, self._policy, self.prompts, self.tokenizer, self.ids, self.journal, self.reporter)
+        self.sampler = StageSampler(
+            self.plan,
+            self._policy,
+            self.prompts,
+            self.tokenizer,
+            self.ids,
+            self.journal,
+            ledger_path(self.locked.path),
+            self.reporter,
+        )
         self.journal.append(
             "model_loaded", base=self._policy.base_sha256, adapter=self._policy.adapter_sha256(), environment=environment()
         )

@@ -9,11 +9,13 @@ from typing import Protocol
 
 from ablation.errors import IntegrityError, UsageError
 from ablation.files import sha256_bytes, sha256_file
+from ablation.ledger.ledger import write_mark
 from ablation.plan.model import Plan
 from ablation.policy.base import Policy, SampledTokens, SampleRequest
 from ablation.problems.problem import Problem
 from ablation.problems.render import Prompt, TokenIds, render_prompt
 from ablation.rollouts.folder import part_file
+from ablation.rollouts.marked import use_of
 from ablation.rollouts.schema import Cell, Rollout, StageInfo
 from ablation.rollouts.store import finish_stage, part_info, stage_is_complete, stage_parts, stage_record, write_part
 from ablation.rollouts.thinking import thinking_span
@@ -84,10 +86,18 @@ class StageSampler:
     """Samples stages with one policy into one run folder."""
 
     def __init__(
-        self, plan: Plan, policy: Policy, prompts: Prompts, tokenizer, ids: TokenIds, journal: Journal, reporter: Reporter
+        self,
+        plan: Plan,
+        policy: Policy,
+        prompts: Prompts,
+        tokenizer,
+        ids: TokenIds,
+        journal: Journal,
+        ledger: Path,
+        reporter: Reporter,
     ):
         self.plan, self.policy, self.prompts, self.tokenizer = plan, policy, prompts, tokenizer
-        self.ids, self.journal, self.reporter = ids, journal, reporter
+        self.ids, self.journal, self.ledger, self.reporter = ids, journal, ledger, reporter
 
     def sample(self, folder: Path, info: StageInfo, items: list[Item]) -> None:
         """Sample what is not on disk yet and mark the stage complete. The policy must hold the stage's adapter."""
@@ -100,6 +110,15 @@ class StageSampler:
         names = [part_file(folder, number).name for number in range(len(batches))]
         done = sum(len(batch) for batch, name in zip(batches, names, strict=True) if name in present)
         self.reporter.stage(title, len(items), done, self.plan.sampling.max_tokens)
+        problems = {item.cell.problem: self.prompts.problems[item.cell.problem] for item in items}
+        write_mark(
+            self.ledger,
+            plan=info.plan_digest,
+            study=self.plan.name,
+            stage=title,
+            use=use_of(info.stage),
+            problems=list(problems.values()),
+        )
         started, tokens = time.monotonic(), 0
         for number, batch in enumerate(batches):
             path = part_file(folder, number)

@@ -8,8 +8,11 @@ import pytest
 
 from ablation.errors import UsageError
 from ablation.plan.load import PlanError, field_path, load_plan, parse_plan
+from ablation.plan.weightings import WEIGHTINGS
 
 PLANS = Path(__file__).parents[2] / "plans"
+*FIRST_NAMES, LAST_NAME = (f"`{name}`" for name in WEIGHTINGS)
+WEIGHTING_NAMES = f"{', '.join(FIRST_NAMES)} or {LAST_NAME}"
 
 
 def problems(text: str) -> list[str]:
@@ -64,9 +67,9 @@ def test_number_forms_are_the_same_plan(plan_path, plan_text, form):
         (
             "weighting: token",
             "weighting: tokens",
-            'arms.C.weighting: found the text "tokens"; allowed: `token` or `rollout`; did you mean `token`?',
+            f'arms.C.weighting: found the text "tokens"; allowed: {WEIGHTING_NAMES}; did you mean `token`?',
         ),
-        ("weighting: token", "weighting: no", 'arms.C.weighting: found the text "no"; allowed: `token` or `rollout`'),
+        ("weighting: token", "weighting: no", f'arms.C.weighting: found the text "no"; allowed: {WEIGHTING_NAMES}'),
         ("updates: 5", "udpates: 5", "training.udpates: unknown field; did you mean `updates`?"),
         ("updates: 5", "updates: 59", "training.updates: found 59 updates of 58 cells, so an update would have none"),
         (
