@@ -90,7 +90,7 @@ class Arm(Section):
     scale: Literal["none", "std"] = "none"
     """`std`: advantages are divided by the standard deviation (n - 1) of their group's rewards, as in GRPO."""
     no_signal: Literal["keep", "drop"] = "keep"
-    """A group that teaches nothing (equal rewards, one rollout) has advantage 0; with `drop` it leaves divisors and terms, too."""
+    """A group that teaches nothing (equal rewards, one rollout) has advantage 0. `drop`: it leaves divisors and terms, too."""
     advantages: Literal["all", "positive"] = "all"
     """`positive`: only rollouts with a positive advantage enter the loss."""
     truncated: Literal["keep", "apart", "mask", "penalize"] = "keep"

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ablation.files import sha256_file
 from ablation.ledger.ledger import ledger_path, write_mark
 from ablation.ledger.never_used import never_used_problems
 from ablation.plan.load import load_plan
@@ -22,10 +23,15 @@ def plan_with(tmp_path):
 
     def write(problems, **more):
         (tmp_path / "plans").mkdir(exist_ok=True)
-        (tmp_path / "plans" / "fresh.jsonl").write_text("\n".join(map(problem_line, problems)) + "\n")
+        fresh = tmp_path / "plans" / "fresh.jsonl"
+        fresh.write_text("\n".join(map(problem_line, problems)) + "\n")
         tree = yaml.safe_load((ROOT / "plans" / "quickstart.yaml").read_text())
         rule = {"name": "right", "measure": "correct", "compare": "value", "op": ">=", "limit": 1}
-        tree["verdict"]["never_used"] = {"rollouts": 4, "rules": [rule], "problems": {"at": "fresh.jsonl"}} | more
+        tree["verdict"]["never_used"] = {
+            "rollouts": 4,
+            "rules": [rule],
+            "problems": {"at": "fresh.jsonl", "sha256": sha256_file(fresh)},
+        } | more
         path = tmp_path / "plans" / "quickstart.yaml"
         path.write_text(yaml.safe_dump(tree, sort_keys=False))
         return load_plan(path).plan, path
