@@ -1,7 +1,8 @@
 """Where the answer is in a visible answer: the last complete `\\boxed{...}`.
 
-- A box is the command `\\boxed`, white space if any, and braces that balance; escaped braces (`\\{`, `\\}`) are skipped, and `\\\\` is a
-  line break, so `\\\\boxed{1}` is no box. A box that never closes is no answer; one that comes later hides no complete box before it.
+- A box is the command `\\boxed`, white space if any, and braces that balance; escaped braces (`\\{`, `\\}`) are skipped, and
+  `\\\\` is a line break, so `\\\\boxed{1}` is no box. A box that never closes is no answer; one that comes later hides no
+  complete box before it.
 - The last box is the one that closes last, so of nested boxes the outermost counts. It is opened: every box inside it becomes the
   group `{...}`, and white space and groups around the whole go.
 """

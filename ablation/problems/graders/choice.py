@@ -1,8 +1,8 @@
 """`choice`: one letter A to Z, in the last complete box, or as the whole visible answer if there is no box.
 
-Around the letter: white space, math dollars, `**`, `\\text{...}`, `\\textbf{...}`, `\\mathrm{...}`, `\\mathbf{...}`, parentheses; after it
-a dot, a closing parenthesis or a colon, and after one of those (or after `(B)`) the option's text on the same line. Upper and lower
-case are the same letter. More letters, a word or a sentence around the letter are no answer.
+Around the letter: white space, math dollars, `**`, `\\text{...}`, `\\textbf{...}`, `\\mathrm{...}`, `\\mathbf{...}`,
+parentheses; after it a dot, a closing parenthesis or a colon, and after one of those (or after `(B)`) the option's text on the
+same line. Upper and lower case are the same letter. More letters, a word or a sentence around the letter are no answer.
 """
 
 from __future__ import annotations

@@ -1,0 +1,282 @@
+r"""How `math` reads the text of an answer or a gold, before any algebra: plain text work, no package.
+
+Applied in this order.
+
+1. Writing: Unicode minus, times, pi, infinity, degree and the like become their commands; `\left`, `\right` and other sizes go;
+   `\dfrac` and `\tfrac` are `\frac`; `**` is `^`; every LaTeX and Unicode space is one blank; math delimiters go, and so does a
+   dot, comma or semicolon at the end.
+2. Currency signs ($, \$, €, £, ¥) go, without conversion.
+3. Thousands: `12,500`, `12{,}500`, `12 500` (any space, `\,` too) are 12500: one to three digits, then groups of exactly three,
+   always with the same mark. Inside (), [] and sets a plain comma separates instead. `1{,}5` is 1.5.
+4. Shape, by the outermost brackets: `\{a, b\}` and `a, b` (also `;`, "and", "or") are sets, without order or repeats; `\pm a` is
+   the set of both signs; `(a, b)` is a tuple or an open interval, in order; `[a, b]`, `[a, b)`, `(a, b]`, `]a, b[` are in order
+   and have these ends. A set of one equals its element, and a bare list equals a tuple in the same order.
+5. In each part: `name = value` and `name \in value` stand for the value if the other side has no name; of an answer's chain of
+   equations the last part counts if the gold has none. With `%` (or "percent") on one side only, p stands for
+   p/100 and, if it is more than 1, for p, too. A unit at the end goes: `\text{...}` or `\mathrm{...}`, degrees, a word of the
+   table (two letters or more), or one word after a number and a blank; two units of the table that differ make the values
+   differ.
+6. Numbers: integers, decimals, `a/b`, `\frac{a}{b}`, mixed numbers `2\frac{1}{2}`, `a \times 10^{n}` and repeating decimals
+   `0.\overline{3}` are exact rationals, and two of them are compared as such: 0.333 is not 1/3.
+
+What holds words (`\text{see figure}`) or, after step 1, a character that is not ASCII (`½`) is no mathematics and cannot be read.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+
+from ablation.problems.extract import strip_groups
+from ablation.problems.graders.math_units import unit_name
+
+LONGEST = 4_000
+"""Characters; what is longer is not compared."""
+_DEEPEST, _LARGEST_POWER = 6, 4_000
+
+_UNICODE = str.maketrans(
+    {
+        "−": "-", "–": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ", "÷": "/", "π": r"\pi ", "∞": r"\infty ",
+        "°": r"^\circ ", "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "∪": r"\cup ", "∩": r"\cap ", "±": r"\pm ", "∅": r"\emptyset ",
+        "∈": r"\in ", "≈": r"\approx ", "²": "^{2}", "³": "^{3}", "％": "%", "，": ",", "（": "(", "）": ")", "、": ",",
+        "。": ".", "\u200b": None,
+    }
+)  # fmt: skip
+# `\\` is a line break: it is matched first, so that no command is read out of its second half.
+_SPACE = re.compile(
+    r"(\\\\)|\\[,;:> ]|\\(?:quad|qquad|thinspace|enspace)(?![A-Za-z])|[~\s\u00a0\u2000-\u200a\u202f\u205f\u3000]", re.ASCII
+)
+_NOTHING = re.compile(
+    r"(\\\\)|\\(?:left|right|[bB]igg?[lr]?|displaystyle|textstyle|limits)(?![A-Za-z])\.?|\\[!()\[\]]"
+    r"|\\(?:mathbf|boldsymbol|bm|mathit|textbf|textit)\s*(?=\{)"
+)
+_CURRENCY = re.compile(r"(\\\\)|\\?\$|\\(?:euro|pounds|yen)(?![A-Za-z])|[€£¥]")
+_THOUSANDS = re.compile(r"(?<![\d.])(\d{1,3})(?=(\{,\}|,| )\d{3})((?:\2\d{3})+)(?!\d|\2\d)")
+_AND = re.compile(r",?\s*\\(?:text|mathrm|textrm|mbox)\s*\{\s*,?\s*(?:and|or)\s*\}\s*|,?\s+(?:and|or)\s+|;\s*")
+_BRACKET = re.compile(r"\\[{}]|\\(?:begin|end)(?![A-Za-z])|\\.|[(\[{}\])]|,|=|\\", re.DOTALL)
+_NAME = re.compile(r"[A-Za-z]'?(?:_\{?\w+\}?)?|\\[A-Za-z]+(?:_\{?\w+\}?)?|[A-Za-z]\([A-Za-z\d, ]+\)|\([A-Za-z](?:, *[A-Za-z])*\)")
+_MEMBER = re.compile(r"(?:[A-Za-z](?:_\{?\w+\}?)?|\\[A-Za-z]+)\s*\\in(?![A-Za-z])\s*")
+_PERCENT = re.compile(r"\s*(?:\\?%|\\(?:text|mathrm)\s*\{\s*(?:percent|per cent|\\?%)\s*\}|percent)$")
+_TEXT_UNIT = re.compile(r"(?:[\s/]*\\(?:text|mathrm|textrm|mbox)\s*\{[^{}]*\}(?:\s*\^\s*(?:\{-?\d\}|\d))?)+$")
+_DEGREES = re.compile(r"\s*(?:\^\s*(?:\\circ|\{\s*\\circ\s*\})|\\degree(?![A-Za-z]))\s*([CF]?)$")
+_WORD_UNIT = re.compile(r"(?<=[\d}])\s*([A-Za-z]{2}[A-Za-z/ ]*(?:\^\s*(?:\{\d\}|\d))?)$")
+_COMMAND_TEXT = re.compile(r"\\(?:text|mathrm|textrm|mbox|textbf)\s*\{\s*([^{}]*?)\s*\}")
+_WORDS = re.compile(r"(?<![A-Za-z\\])(?:[A-Za-z]{5,}|[A-Za-z]{2,} +[A-Za-z]{2,})")
+_IS_WORDLESS = re.compile(r"\\(?:operatorname|begin|end|mathbb|mathcal)\s*\{[^{}]*\}|\\[A-Za-z]+")
+
+_D = r"(?:\d+(?:\.\d*)?|\.\d+)"
+_NUMBER = re.compile(
+    rf"""(?P<sign>[+-]?)\s*(?:
+        (?P<whole>\d+)\s*\\frac\s*\{{\s*(?P<m1>\d+)\s*\}}\s*\{{\s*(?P<m2>\d+)\s*\}}
+      | (?P<plain>\d+)[ ](?P<p1>\d+)\s*/\s*(?P<p2>\d+)
+      | \\frac\s*(?:\{{\s*(?P<f1>-?\s*{_D})\s*\}}|(?P<g1>\d))\s*(?:\{{\s*(?P<f2>-?\s*{_D})\s*\}}|(?P<g2>\d))
+      | (?P<o1>{_D})\s*/\s*(?P<o2>{_D})
+      | (?P<start>\d*)\.(?P<middle>\d*)\s*\\(?:overline|bar|dot)\s*\{{\s*(?P<period>\d+)\s*\}}
+      | (?:(?P<digits>{_D})\s*(?:(?:\\times|\\cdot|\*)\s*(?=10))?)??
+        (?:(?<![\d.])10\s*\^\s*(?:\{{\s*(?P<power>[+-]?\s*\d+)\s*\}}|(?P<power1>\d)))?
+    )""",
+    re.VERBOSE,
+)
+
+
+class Unreadable(ValueError):
+    """The text is no mathematics by the rules above."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """One number or expression. `whole` is its text with the name before it."""
+
+    text: str
+    whole: str
+    name: str | None = None
+    percent: bool = False
+    unit: str | None = None
+    exact: Fraction | None = None
+
+    @property
+    def has_plain_name(self) -> bool:
+        """What stands before the equals sign only names the value."""
+        return self.name is not None and _NAME.fullmatch(self.name) is not None
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Several values. `kind` is set, list, or the two brackets of a tuple or an interval, for instance `[)`."""
+
+    kind: str
+    parts: tuple[Value | Parts, ...]
+    whole: str
+
+
+Form = Value | Parts
+
+
+def read_form(text: str) -> Form:
+    """The shape and the values of `text`. Raises `Unreadable`."""
+    if len(text) > LONGEST:
+        raise Unreadable(f"longer than {LONGEST} characters")
+    return _shape(_join_thousands(clean(text)), 0)
+
+
+def clean(text: str) -> str:
+    """Steps 1 and 2."""
+    text = text.translate(_UNICODE).replace("**", "^")
+    for pattern, written in ((_NOTHING, ""), (_CURRENCY, ""), (_SPACE, " ")):
+        text = pattern.sub(lambda found, written=written: found[1] or written, text)
+    text = re.sub(r"\\[dtc]frac(?![A-Za-z])", r"\\frac", text)
+    text = re.sub(r"\\(?:langle|lbrack)(?![A-Za-z])", "(", re.sub(r"\\(?:rangle|rbrack)(?![A-Za-z])", ")", text))
+    text = re.sub(r"\\lbrace(?![A-Za-z])", r"\\{", re.sub(r"\\rbrace(?![A-Za-z])", r"\\}", text))
+    return strip_groups(strip_groups(re.sub(r" +", " ", text)).rstrip(".,; "))
+
+
+def _join_thousands(text: str) -> str:
+    """Step 3."""
+    brackets = [(token.start(), token[0]) for token in _BRACKET.finditer(text)]
+
+    def joined(found: re.Match[str]) -> str:
+        if found[2] == ",":
+            depth = 0
+            for place, token in brackets:
+                if place >= found.start():
+                    break
+                depth += (token in ("(", "[", r"\{")) - (token in (")", "]", r"\}"))
+            if depth > 0:
+                return found[0]
+        return found[1] + re.sub(r"\D", "", found[3])
+
+    return re.sub(r"(?<=\d)\{,\}(?=\d)", ".", _THOUSANDS.sub(joined, text))
+
+
+def _shape(text: str, depth: int) -> Form:
+    """Step 4."""
+    text = strip_groups(text)
+    if depth > _DEEPEST:
+        raise Unreadable("nested too deeply")
+    if not text:
+        raise Unreadable("empty")
+    separated = _split(_AND.sub(", ", text), ",")
+    if len(separated) > 1:
+        return Parts("list", tuple(_shape(part, depth + 1) for part in separated), text)
+    if container := _container(text):
+        kind, inside = container
+        parts = _split(inside, ",")
+        if kind == "()" and len(parts) == 1:
+            return _shape(inside, depth + 1)
+        if kind != "set" or not re.search(r"\\(?:mid|[lc]?dots|colon)(?![A-Za-z])|[|:]|\.\.\.", inside):
+            return Parts(kind, tuple(_shape(part, depth + 1) for part in parts) if inside.strip() else (), text)
+    if re.fullmatch(r"\\(?:emptyset|varnothing)", text):
+        return Parts("set", (), text)
+    rest = text[found.end() :] if (found := _MEMBER.match(text)) else text
+    sides = _split(rest, "=")
+    if len(sides) > 1 or rest != text:
+        value = strip_groups(sides[-1])
+        if _container(value) and (rest != text or _NAME.fullmatch(sides[0].strip())):
+            return _shape(value, depth + 1)
+    if len(re.findall(r"\\pm(?![A-Za-z])", text)) == 1 and r"\mp" not in text:
+        signs = [re.sub(r"\\pm(?![A-Za-z])\s*", sign, text) for sign in ("+", "-")]
+        return Parts("set", tuple(_value(one.lstrip("+")) for one in signs), text)
+    return _value(rest)
+
+
+def _container(text: str) -> tuple[str, str] | None:
+    """(kind, inside) if one pair of brackets holds the whole text."""
+    if len(text) > 2 and (text[0] == "]" or text[-1] == "["):  # ]a, b[ is how some write (a, b)
+        left, inside, right = {"]": "("}.get(text[0], text[0]), text[1:-1], {"[": ")"}.get(text[-1], text[-1])
+        if left in "([" and right in ")]" and not re.search(r"[()\[\]]", inside) and "," in inside:
+            return left + right, inside
+    depth = 0
+    for token in _BRACKET.finditer(text):
+        if token[0] in ("(", "[", r"\{", "{", r"\begin"):
+            depth += 1
+        elif token[0] in (")", "]", r"\}", "}", r"\end"):
+            depth -= 1
+        if depth == 0:
+            if token.end() != len(text) or token.start() == 0:
+                return None
+            if text.startswith(r"\{") and token[0] == r"\}":
+                return "set", text[2:-2]
+            if text[0] in "([" and token[0] in (")", "]"):
+                return text[0] + token[0], text[1:-1]
+            return None
+    return None
+
+
+def _split(text: str, mark: str) -> list[str]:
+    """`text` at every `mark` outside brackets; of `<=`, `>=`, `!=` and `\\ne` none is an equals sign."""
+    pieces, start, depth = [], 0, 0
+    for token in _BRACKET.finditer(text):
+        if token[0] in ("(", "[", r"\{", "{", r"\begin"):
+            depth += 1
+        elif token[0] in (")", "]", r"\}", "}", r"\end"):
+            depth -= 1
+        elif (
+            depth == 0
+            and token[0] == mark
+            and not (mark == "=" and text[token.start() - 1 : token.start()] in ("<", ">", "!", ":"))
+        ):
+            pieces.append(text[start : token.start()])
+            start = token.end()
+    return [*pieces, text[start:]]
+
+
+def _value(text: str) -> Value:
+    """Step 5, without the comparison."""
+    text = re.sub(r"\\approx(?![A-Za-z])", "=", text).strip()
+    whole = text = text[1:].strip() if text.startswith("=") else text
+    name = None
+    sides = _split(text, "=")
+    if len(sides) > 1:
+        name, text = "=".join(sides[:-1]).strip(), sides[-1].strip()
+    without_percent = _PERCENT.sub("", text)
+    percent, text = without_percent != text, without_percent
+    unit = None
+    if (found := _TEXT_UNIT.search(text)) and found.start() > 0 and found[0].strip() not in (r"\mathrm{e}", r"\mathrm{i}"):
+        unit, text = re.sub(r"\\[a-z]+\s*\{([^{}]*)\}", r"\1", found[0]), text[: found.start()]
+    if (found := _DEGREES.search(text)) and found.start() > 0:
+        unit, text = "°" + (found[1] or (unit or "").strip()), text[: found.start()]
+    elif unit is None and (found := _WORD_UNIT.search(text)):
+        before = text[: found.start()].strip()
+        if unit_name(found[1]) or (re.fullmatch(r" +[A-Za-z]{3,}", found[0]) and read_number(before) is not None):
+            unit, text = found[1], before
+    text = strip_groups(_COMMAND_TEXT.sub(lambda found: found[1] if len(found[1]) == 1 else found[0], text))
+    if not text:
+        raise Unreadable("empty")
+    if not whole.isascii():
+        raise Unreadable("holds a character that is not mathematics")
+    if _COMMAND_TEXT.search(text) or _WORDS.search(_IS_WORDLESS.sub("", text)):
+        raise Unreadable("holds words")
+    return Value(text, whole, name, percent, unit and unit_name(unit), read_number(text))
+
+
+def read_number(text: str) -> Fraction | None:
+    """Step 6: the exact rational that `text` writes, None if it writes something else."""
+    found = _NUMBER.fullmatch(text)
+    if not found or not re.search(r"\d", text):
+        return None
+    part = {name: value.replace(" ", "") for name, value in found.groupdict().items() if value is not None}
+    minus = -1 if part["sign"] == "-" else 1
+    try:
+        if "whole" in part:
+            return minus * (Fraction(part["whole"]) + Fraction(int(part["m1"]), int(part["m2"])))
+        if "plain" in part:
+            return minus * (Fraction(part["plain"]) + Fraction(int(part["p1"]), int(part["p2"])))
+        if "f1" in part or "g1" in part:
+            return minus * _ratio(part.get("f1") or part["g1"], part.get("f2") or part["g2"])
+        if "o1" in part:
+            return minus * _ratio(part["o1"], part["o2"])
+        if "period" in part:
+            middle, period = part["middle"], part["period"]
+            repeated = Fraction(int(period), (10 ** len(period) - 1) * 10 ** len(middle))
+            return minus * (Fraction(int(part["start"] or "0")) + Fraction(int(middle or "0"), 10 ** len(middle)) + repeated)
+    except ZeroDivisionError:
+        return None
+    power = int(part.get("power") or part.get("power1") or 0)
+    if abs(power) > _LARGEST_POWER:
+        return None
+    return minus * Fraction(part.get("digits", "1")) * Fraction(10) ** power
+
+
+def _ratio(top: str, bottom: str) -> Fraction:
+    return Fraction(top) / Fraction(bottom)

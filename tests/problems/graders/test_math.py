@@ -1,0 +1,145 @@
+"""Grading of mathematics from the box to the verdict. The truth of each pair is written by hand."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from ablation.problems.grade import Grade, check_problems, grade, grade_all
+from ablation.problems.graders import math
+from ablation.problems.problem import Problem
+from ablation.problems.workers import Limits, close_workers
+
+
+def maths(gold: str) -> Problem:
+    return Problem("p", "s", "?", "math", gold)
+
+
+def boxed(gold: str, *answers: str) -> list[Grade]:
+    return grade_all([(maths(gold), rf"So \boxed{{{answer}}}.") for answer in answers])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_worker_is_left():
+    yield
+    close_workers()
+
+
+@pytest.mark.parametrize("between", ["; ", "; " + "rechecking " * 10])
+def test_the_last_box_counts_however_far_it_is_from_the_first(between):  # A01
+    text = rf"My first try gave \boxed{{8}}{between}the carry, it is \boxed{{11}}."
+    assert grade(maths("11"), text) == Grade("correct", "11")
+    assert grade(maths("8"), text) == Grade("incorrect", "11", "wrong_answer")
+
+
+@pytest.mark.parametrize("text", ["It is certainly not 11", "I think the value 11 shows up. The final result: unclear", ""])
+def test_without_a_box_nothing_is_searched_for(text):  # A07, and what A02 leaves to a grader
+    assert grade(maths("11"), text) == Grade("no_answer", None, "no_box")
+
+
+def test_numbers_in_many_dresses_are_one_number():  # A08
+    found = boxed("12500", "12,500", r"12\,500", "12 500", "12\u2009500", r"\$12,500.00", "12{,}500", "12 500 dollars", "€12,500")
+    assert [one.status for one in found] == ["correct"] * 8
+    assert boxed("6", "6.")[0].status == "correct"
+    assert boxed("512", "12 500")[0] == Grade("incorrect", "12 500", "wrong_answer")
+
+
+def test_braces_are_balanced():  # A10
+    assert grade(maths(r"\frac{3}{8}"), r"\boxed{\frac{3}{7}}") == Grade("incorrect", r"\frac{3}{7}", "wrong_answer")
+    assert grade(maths(r"\frac{3}{8}"), r"\boxed{\frac{3}{8}}").status == "correct"
+    assert grade(maths(r"\frac{3}{8}"), r"\boxed{\frac{3}{8}") == Grade("no_answer", None, "unclosed_box")
+    assert grade(maths(r"\{3,8\}"), r"\boxed{\{8,3\}}").status == "correct"
+    assert grade(maths(r"\frac{3}{8}"), r"\boxed{ \boxed{\frac{3}{8}} }").status == "correct"
+
+
+TOWERS = [r"\boxed{7^{7^{7^{7}}}}", r"\boxed{(3^{20000000})!}"]  # A04
+
+
+@pytest.mark.parametrize("from_thread", [False, True])
+def test_a_huge_number_ends_at_the_limit_and_the_same_way_twice(from_thread):
+    limits = Limits(seconds=0.5)
+    pairs = [(maths("6"), answer) for answer in [*TOWERS, r"\boxed{\sqrt{36}}"]]
+    begun = time.process_time()
+    if from_thread:
+        with ThreadPoolExecutor(1) as pool:
+            found = [pool.submit(math.grade_many, pairs, 1, limits).result() for _ in range(2)]
+    else:
+        found = [math.grade_many(pairs, limits=limits) for _ in range(2)]
+    assert found[0] == found[1]
+    assert [(one.status, one.reason) for one in found[0]] == [("incorrect", "grader_timeout")] * 2 + [("correct", None)]
+    assert time.process_time() - begun < 0.5
+
+
+def test_the_limits_of_a_run_are_five_seconds_and_one_gibibyte():
+    assert Limits() == math.LIMITS == Limits(seconds=5.0, memory=2**30)
+
+
+@pytest.mark.parametrize("gold", [r"\frac{1}{3}", r"\sqrt{3}"])
+def test_threads_get_what_one_thread_gets(gold):  # A05; the root needs the workers
+    pairs = [(maths(gold), rf"\boxed{{{gold}}}")] * 20
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda pair: grade(*pair), pairs))
+    assert [one.status for one in found] == ["correct"] * 20
+
+
+@pytest.mark.parametrize("gold", ["", " ", r"\text{see figure}", "½", "see figure", r"\frac{1}{0}", r"\foo{1}", "x^{", "不明"])
+def test_a_gold_that_cannot_be_read_is_refused_and_never_a_wrong_answer(gold):  # A12
+    assert grade(maths(gold), r"\boxed{7}").status == "grader_error"
+    assert grade(maths(gold), rf"\boxed{{{gold or ' '}}}").status != "correct"
+    assert len(check_problems({"cell": maths(gold)})) == 1
+
+
+@pytest.mark.parametrize(
+    "answer", ["__import__('os').getpid()", r"\text{six}", "½", r"\frac{6}{0}", r"\foo", "6 or so I think", "!", r"\\"]
+)
+def test_an_answer_that_is_no_mathematics_is_wrong(answer):  # B03: no text is evaluated
+    assert boxed("6", answer) == [Grade("incorrect", answer, "unreadable_answer")]
+
+
+def test_a_very_long_answer_is_not_compared():
+    assert boxed("6", "6" + "+0" * 2_000) == [Grade("incorrect", "6" + "+0" * 2_000, "too_long")]
+
+
+@pytest.mark.parametrize(
+    ("gold", "equal", "different"),
+    [
+        (r"\frac{1}{3}", [r"\frac13", "1/3", r"\dfrac{2}{6}", r"0.\overline{3}", r"-\frac{-1}{3}", "x = 1/3"], ["0.333333", "0.3", "3", "-1/3"]),
+        ("0.5", [r"\frac{1}{2}", "50\\%", ".5", r"5 \times 10^{-1}", r"\frac{1}{2}\text{ cm}"], ["5", "0.05", "0.5\\%"]),
+        (r"50\%", ["50", "0.5", r"50\%", "50 percent"], [r"0.5\%", "5"]),
+        (r"0.5\%", ["0.005", r"\frac{1}{2}\%"], ["0.5", r"50\%"]),
+        (r"5\text{ cm}", ["5", "5 cm", "5 centimeters", r"5\,\mathrm{cm}", r"5\text{ apples}"], [r"5\text{ m}", "5 km", r"5\text{ cm}^2", "50"]),
+        (r"90^\circ", ["90", r"90^{\circ}", "90 degrees"], ["90 radians", r"\frac{\pi}{2}"]),
+        (r"2\frac{1}{2}", ["2.5", r"\frac{5}{2}", "2 1/2"], ["1", r"\frac{21}{2}"]),
+        ("x=5", ["5", "x=5", "x = 10/2"], ["y=5", "x=6", "x"]),
+        ("5", ["x=5", "2+3=5", r"x \approx 5"], ["x=4", "5=4"]),
+        ("x^2+y^2=1", ["y^2+x^2=1", "1=x^2+y^2"], ["1", "x^2+y^2=2", "x^2-y^2=1"]),
+        (r"\{1,2\}", ["2, 1", r"\{2,1,1\}", r"x=1 \text{ or } x=2", "1 and 2", r"\left\{1, 2\right\}"], ["(1,2)", "[1,2]", "1", "1,2,3"]),
+        (r"\{7\}", ["7", r"\{7\}"], ["8", r"\{7,8\}", r"\emptyset"]),
+        (r"\emptyset", [r"\varnothing", r"\{\}", "∅"], ["0", r"\{0\}"]),
+        ("(1,2)", ["(1, 2)", "1, 2", r"(x,y)=(1,2)", "]1,2["], ["(2,1)", "[1,2]", "(1,2]", r"\{1,2\}", "(1,2,3)"]),
+        (r"[0,\infty)", [r"x \in [0, \infty)", r"x \ge 0", r"[0,+\infty)"], [r"(0,\infty)", r"[0,\infty]", r"x > 0"]),
+        (r"(-\infty,1)\cup(1,\infty)", [r"(1,\infty) \cup (-\infty,1)", r"\mathbb{R}\setminus\{1\}"], [r"(-\infty,1]\cup(1,\infty)", r"\mathbb{R}"]),
+        (r"\pm\sqrt{2}", [r"\sqrt{2}, -\sqrt{2}", r"\{-2^{1/2}, 2^{1/2}\}"], [r"\sqrt{2}", r"\pm 2"]),
+        (r"\frac{\sqrt{3}}{3}", [r"\frac{1}{\sqrt{3}}", r"3^{-1/2}", "0.577350"], [r"\sqrt{3}", "0.577351", "0.6"]),
+        ("(x+1)^2", ["x^2+2x+1", "(1+x)(x+1)", r"x^{2} + 2\cdot x + 1"], ["x^2+1", "(y+1)^2", "(X+1)^2", "(x-1)^2"]),
+        ("2+3i", ["3i+2", "2+3\\mathrm{i}"], ["2-3i", "3+2i"]),
+        (r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", [r"\begin{bmatrix} 1 & 2 \\ 3 & 4 \end{bmatrix}"], [r"\begin{pmatrix}1&2\\4&3\end{pmatrix}"]),
+        (r"120", ["5!", r"\binom{10}{3}", r"2^3 \cdot 15"], ["4!", r"\binom{10}{2}"]),
+        (r"\frac{1}{2}\ln 3", [r"\ln\sqrt{3}", r"\frac{\ln 3}{2}"], [r"\ln 3", r"\frac{1}{2}\ln 2"]),
+        ("3.14", ["3.140"], [r"\pi", "3.1416"]),
+        ("1,234", ["1234"], ["1, 234"]),
+        ("(1,200)", ["(1, 200)"], ["1200"]),
+        ("10^{-7}", ["0.0000001", r"\frac{1}{10^7}"], ["0", "2 \\times 10^{-7}"]),
+    ],
+)  # fmt: skip
+def test_the_rules_of_one_answer(gold, equal, different):
+    found = boxed(gold, *equal, *different)
+    right = {answer for answer, one in zip([*equal, *different], found, strict=True) if one.status == "correct"}
+    assert right == set(equal)
+    assert boxed(gold, gold)[0].status == "correct"
+
+
+def test_a_gold_may_come_in_a_box_or_dollars():
+    for gold in (r"\boxed{\frac{1}{2}}", r"$\frac{1}{2}$", r"\(\frac{1}{2}\)"):
+        assert [one.status for one in boxed(gold, "0.5", "0.6")] == ["correct", "incorrect"]
+        assert check_problems({"p": maths(gold)}) == []
