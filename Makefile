@@ -29,8 +29,9 @@ $(VENV)/.local: $(VENV)/bin/python pyproject.toml .constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint .constraints.txt --editable '.[local]'
 	touch $@
 
-$(VENV)/.dev: $(VENV)/bin/python pyproject.toml .constraints.txt
+$(VENV)/.dev: $(VENV)/bin/python pyproject.toml .constraints.txt tests/ties/requirements.txt
 	$(BIN)/python -m pip install --quiet --constraint .constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-deps --requirement tests/ties/requirements.txt
 	touch $@ $(VENV)/.local
 
 clean:  ## remove the environment and caches, never a run
