@@ -32,3 +32,8 @@ def cjk_share(texts: Sequence[str]) -> np.ndarray:
         total = np.concatenate([[0], np.cumsum(kind[place])]) if len(points) else np.zeros(1, dtype=np.int64)
         counts.append(total[offsets[1:]] - total[offsets[:-1]])
     return counts[0] / np.maximum(counts[1], 1)
+
+
+def visible_cjk(texts: Sequence[str]) -> np.ndarray:
+    """Whether each of N texts has a CJK letter, bool [N]."""
+    return np.array([_CJK.search(text) is not None for text in texts], dtype=bool)
