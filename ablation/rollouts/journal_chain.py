@@ -154,7 +154,7 @@ def _untold(disk: _Disk, events: list[dict[str, Any]]) -> list[str]:
         for arm, update in disk.trained
         if (arm, update) not in trained
     ]
-    # An event of an earlier version of this program names no digest; an audit may wait for the event that follows it.
+    # An event of an earlier version of this program names no digest, and its audit may still wait for the event.
     lines += [
         f"tells of another {'/'.join(update)}/audit.json than the one that is there"
         for update, digest in disk.audits.items()

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ablation.files import folder_is_complete, sha256_file, write_folder, write_json
+from ablation.files import folder_is_complete, json_bytes, sha256_bytes, write_bytes, write_folder, write_json
 from ablation.measures.measure import measure
 from ablation.plan.arms import Arm
 from ablation.plan.model import Plan
@@ -58,6 +58,8 @@ def train_on_stage(
 ) -> dict[str, Any]:
     """Train the policy on the sampled stage in `folder`, write its measures and audit, and return the audit."""
     started = time.monotonic()
+    path = folder / "audit.json"
+    path.unlink(missing_ok=True)  # of a runner that was killed before it could save: this update is trained again
     stage = read_stage(folder)
     own = outcomes(stage, problems, plan.loops)
     rows = score_rows(stage, prompts)
@@ -91,8 +93,7 @@ def train_on_stage(
     shares = {name: audit["weights"][name] for name in ("negative_share", "truncated_share", "kl_share")}
     audit["metrics"] = update_metrics(own, stage, stats) | shares
     write_json(measures_file(folder), measure(own))
-    write_json(folder / "audit.json", audit)
-    seconds = time.monotonic() - started
+    record, seconds = json_bytes(audit), time.monotonic() - started
     journal.append(
         "update_trained",
         arm=f"{stage.info.family}/{stage.info.arm}",
@@ -101,8 +102,9 @@ def train_on_stage(
         stepped=stats.stepped,
         outcome=audit["step"]["outcome"],
         seconds=round(seconds, 3),
-        audit_sha256=sha256_file(folder / "audit.json"),
+        audit_sha256=sha256_bytes(record),
     )
+    write_bytes(path, record)  # the event goes first, see StageSampler.sample
     return audit
 
 

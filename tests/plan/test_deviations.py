@@ -11,10 +11,12 @@ from ablation.plan.deviations import (
     decorated,
     deviations_path,
     opened_by,
+    pause_gate,
     read_deviations,
     record_deviation,
 )
 from ablation.plan.lock import lock_plan, verify_lock
+from tests.plan.conftest import TEXT, write_plan
 
 HEAD = Head(7, "ab" * 32)
 
@@ -49,6 +51,27 @@ def test_only_the_gate_that_was_named_is_open(locked, three):
     assert opened_by(known[:1], "replication") is None
 
 
+def test_a_pause_is_opened_for_one_arm_at_one_check_of_the_plan(tmp_path):
+    plan = write_plan(tmp_path, TEXT + "extension: {updates: 10, checks: [8, 10]}\n")
+    lock_plan(plan)
+    locked = verify_lock(plan)
+    for gate in (
+        "extension-pause",
+        "extension-pause:N",
+        "extension-pause:Q@8",
+        "extension-pause:N@9",
+        "extension-pause:ARM@UPDATE",
+    ):
+        with pytest.raises(UsageError, match=f"found `{gate}`|there is no gate `{gate}`"):
+            record_deviation(locked, reason="On past a check.", seen="results", opens=[gate])
+    record_deviation(locked, reason="On past a check.", seen="results", opens=[pause_gate("N", 8)])
+    known = read_deviations(deviations_path(plan), locked.digest)
+    assert known[0].opens == ("extension-pause:N@8",)
+    assert opened_by(known, pause_gate("N", 8)).number == 1
+    for arm, update in (("N", 10), ("C", 8)):
+        assert opened_by(known, pause_gate(arm, update)) is None
+
+
 def test_labels_carry_the_numbers(locked, three):
     known = read_deviations(three, locked.digest)
     assert decorated("STABLE", []) == "STABLE"
@@ -63,6 +86,11 @@ def test_labels_carry_the_numbers(locked, three):
         ({"reason": "because", "seen": "nothing"}, "--reason: say in a sentence"),
         ({"reason": "A wider cap for all arms.", "seen": "some"}, "`some` is not one of nothing, progress, results"),
         ({"reason": "A wider cap for all arms.", "seen": "nothing", "opens": ["phase"]}, "there is no gate `phase`"),
+        (
+            {"reason": "A wider cap for all arms.", "seen": "nothing", "opens": ["replication:N"]},
+            "there is no gate `replication:N`",
+        ),
+        ({"reason": "A wider cap for all arms.", "seen": "nothing", "opens": ["extension-pause:N@8"]}, "which has no checks"),
     ],
 )
 def test_what_cannot_be_recorded_is_refused_and_nothing_is_written(locked, arguments, message):

@@ -1,18 +1,14 @@
-"""The runner on a real model: whole runs through the command line, killed and resumed."""
+"""The runner on a real model: whole runs through the command line. `test_kill` kills and resumes them."""
 
 import json
-import random
 import shutil
-import signal
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
-from ablation.rollouts.journal_chain import check_journal, read_journal
+from ablation.rollouts.journal_chain import read_journal
 
-from .mini import ablation, command, contents, environment, mini_tree, write_plan
+from .mini import ablation, contents, mini_tree, write_plan
 
 pytestmark = pytest.mark.slow
 
@@ -96,32 +92,6 @@ def test_running_again_adds_nothing(finished):
     assert contents(finished / "runs" / "mini") == before
 
 
-def test_killed_at_random_it_ends_with_the_same_bytes(finished, locked):
-    whole = contents(finished / "runs" / "mini")
-    chance = random.Random(11)
-    kills = 0
-    for _ in range(60):
-        process = subprocess.Popen(command("run", "--all"), cwd=locked, env=environment(), stderr=subprocess.PIPE, text=True)
-        if kills < 8:
-            # The imports take most of a start: wait for the first line, then for a moment of the work itself.
-            process.stderr.readline()
-            time.sleep(chance.uniform(0.0, 1.5))
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
-            kills += process.returncode == -signal.SIGKILL
-            continue
-        _, errors = process.communicate()
-        assert process.returncode == 0, errors
-        break
-    assert kills == 8
-    resumed = contents(locked / "runs" / "mini")
-    assert sorted(resumed) == sorted(whole)
-    assert [name for name in whole if resumed[name] != whole[name]] == []
-    digest = json.loads((locked / "plans" / "mini.lock").read_text())["digest"]
-    state = check_journal(locked / "runs" / "mini", digest)  # wherever a kill fell, no stage is without its event
-    assert state.head.length == len(state.events) > 0 and state.notes == ()
-
-
 def test_an_unlocked_or_touched_plan_does_not_run(locked):
     plan = locked / "plans" / "mini.yaml"
     text = plan.read_text()
@@ -143,6 +113,9 @@ def test_an_unlocked_or_touched_plan_does_not_run(locked):
         ([], 2, "--arm NAME or --all"),
         (["--arm", "C", "--all"], 2, "--arm NAME or --all"),
         (["--arm", "XK", "--family", "replication"], 6, "main"),
+        (["--all", "--continue-to", "3"], 2, "--continue-to goes with --arm"),
+        (["--arm", "C", "--continue-to", "3"], 2, "the plan has no section `extension`"),
+        (["--arm", "C", "--continue-to", "0"], 2, "--continue-to"),
     ],
 )
 def test_wrong_use(locked, arguments, code, message):

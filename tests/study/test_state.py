@@ -1,4 +1,5 @@
 from ablation.files import write_folder, write_json
+from ablation.plan.deviations import Deviation, pause_gate
 from ablation.plan.model import Plan
 from ablation.rollouts.folder import RunFolder, stage_file
 from ablation.study.state import run_state
@@ -23,6 +24,37 @@ def test_a_run_that_has_not_begun(tmp_path):
         ("replication", "C", 0, "no"),
     ]
     assert not any(one.finished for one in found.arms)
+
+
+def test_an_extension_and_updates_without_a_step(tmp_path):
+    tree = mini_tree() | {"extension": {"arms": ["XK"], "updates": 6, "checks": [4, 6]}}
+    plan, run = Plan.model_validate(tree), RunFolder(tmp_path)
+
+    def look(*deviations):
+        return run_state(plan, tmp_path, deviations).extensions
+
+    [one] = look()
+    assert (one.family, one.arm, one.updates_done, one.updates, one.checks) == ("main", "XK", 2, 6, {4: "no", 6: "no"})
+    for k in range(1, 5):
+        write_folder(run.checkpoint("main", "XK", k), lambda folder: (folder / "weights").write_bytes(b"x"))
+        write_json(run.audit("main", "XK", k), {"step": {"outcome": "no_signal" if k in (1, 3) else "stepped"}})
+    write_json(stage_file(run.check("main", "XK", 4)), {})
+    [one] = look()
+    assert (one.updates_done, one.checks, one.paused_after, one.unstepped) == (4, {4: "yes", 6: "no"}, None, {3: "no_signal"})
+    assert arm(run_state(plan, tmp_path), "main", "XK").unstepped == {1: "no_signal"}
+    write_json(run.check_result("main", "XK", 4), {"label": "DAMAGED", "pauses": "clean_lost"})
+    [one] = look()
+    assert (one.checks[4], one.paused_after) == ("DAMAGED", 4)
+
+    def deviation(gate):
+        return Deviation(1, "2026-01-01T00:00:00+00:00", "On past it.", "results", (gate,), "ann", None, "0" * 64)
+
+    assert look(deviation(pause_gate("XK", 6)))[0].paused_after == 4
+    assert look(deviation(pause_gate("XK", 4)))[0].paused_after is None
+    run.update("main", "C", 3).mkdir(parents=True)  # under a deviation: the plan does not name it
+    assert [one.arm for one in look()] == ["C", "XK"]
+    write_json(run.extension_stopped("main", "C"), {"rule": "not_finite"})
+    assert look()[0].stopped and not arm(run_state(plan, tmp_path), "main", "C").stopped
 
 
 def test_what_is_there_is_counted(tmp_path):
