@@ -24,25 +24,26 @@ The sandbox has a Python like the one that runs this, and its standard library a
 from __future__ import annotations
 
 import json
+import marshal
 import re
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 from ablation.problems.graders.code_tests import CodeTests, read_tests
 from ablation.problems.outcome import Grade
 from ablation.problems.problem import Problem
 from ablation.problems.sandbox.compare import same
 from ablation.problems.sandbox.failure import NoSandbox, SandboxError
+from ablation.problems.sandbox.judges import MOST_BYTES, Judges
 from ablation.problems.sandbox.limits import Limits
 from ablation.problems.sandbox.process import Ended, Sandbox
 from ablation.problems.sandbox.script import run_script
+from ablation.problems.sandbox.values import decode
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^`\n]*)")
 _MARKS = ("python", "py", "python3")
 _SYNTAX = (b"SyntaxError", b"IndentationError", b"TabError")
-_CHECK_OUTPUT_KB = 1 << 14
 
 
 def read_code(text: str) -> str | None:
@@ -77,17 +78,24 @@ def gold_answer(problem: Problem) -> str | None:
 
 def grade_many(pairs: Sequence[tuple[Problem, str]], workers: int = 1) -> list[Grade]:
     """Grade each in sandboxes of its own, up to `workers` at once."""
-    with ThreadPoolExecutor(max(1, workers)) as pool:
-        return list(pool.map(lambda pair: grade_code(read_tests(pair[0].tests, pair[0].id), pair[1]), pairs))
+    with Judges() as judges, ThreadPoolExecutor(max(1, workers)) as pool:
+        return list(pool.map(lambda pair: _grade(read_tests(pair[0].tests, pair[0].id), pair[1], judges), pairs))
 
 
 def grade_code(tests: CodeTests, answer: str) -> Grade:
     """Grade one visible answer. A `grader_error` says nothing about it: there is no sandbox, or it or the check failed."""
+    with Judges() as judges:
+        return _grade(tests, answer, judges)
+
+
+def _grade(tests: CodeTests, answer: str, judges: Judges) -> Grade:
     code = read_code(answer)
     if code is None:
         return Grade("no_answer", None, "no_code" if answer.strip() else "empty")
     try:
-        reason = _KINDS[tests.kind](tests, code)
+        reason = _KINDS[tests.kind](tests, code, judges)
+    except _Decided as error:
+        reason = str(error)
     except NoSandbox:
         return Grade("grader_error", code, "no_sandbox")
     except BrokenCheck as error:
@@ -99,6 +107,10 @@ def grade_code(tests: CodeTests, answer: str) -> Grade:
 
 class BrokenCheck(Exception):
     """The problem's own check failed before it had anything from the answer."""
+
+
+class _Decided(Exception):
+    """The reason is known, but the judge that found it is of no further use."""
 
 
 class _Clock:
@@ -149,14 +161,15 @@ def _sandbox(tests: CodeTests, code: str) -> Sandbox:
     return Sandbox(b"S", {"source": f"{tests.prelude}\n{code}", "entry_point": tests.entry_point}, tests.limits)
 
 
-def _function(tests: CodeTests, code: str) -> str | None:
+def _function(tests: CodeTests, code: str, judges: Judges) -> str | None:
     with _sandbox(tests, code) as box:
         box.ready()
         program = _Program(box, tests.limits)
         try:
             program.load()
             for case in tests.cases:
-                value = program.call(json.dumps({"args": case.args, "kwargs": case.kwargs}).encode())
+                kwargs = {name: decode(value) for name, value in case.kwargs.items()}
+                value = program.call(marshal.dumps((decode(case.args), kwargs)))
                 if not same(case.expected, _read(value), case.tolerance):
                     return "wrong_answer"
         except Ended as error:
@@ -174,41 +187,49 @@ def _read(value: bytes):
         raise Ended("forged_result") from error
 
 
-def _check(tests: CodeTests, code: str) -> str | None:
-    limits = replace(tests.limits, memory_mb=2 * tests.limits.memory_mb, output_kb=_CHECK_OUTPUT_KB)
-    with _sandbox(tests, code) as box, Sandbox(b"K", {"source": tests.check, "entry_point": tests.entry_point}, limits) as judge:
+def _check(tests: CodeTests, code: str, judges: Judges) -> str | None:
+    with _sandbox(tests, code) as box:
         box.ready()
-        judge.ready()
-        program, clock, asked = _Program(box, tests.limits), _Clock(limits.seconds), False
+        program = _Program(box, tests.limits)
         try:
             program.load()
         except Ended as error:
             return error.reason
-        while True:
-            try:
-                kind, content = clock.run(lambda deadline: judge.receive(deadline, limits.output_kb << 10))
-            except Ended as error:
-                if asked and error.reason in ("timeout", "memory_limit"):  # over what the answer returned
-                    return f"check_{error.reason}"
-                raise BrokenCheck(f"check_{error.reason}") from error
-            if kind == b"P" and asked:
-                return None
-            if kind == b"F" and asked:
-                return "wrong_answer"
-            if kind != b"C":
-                raise BrokenCheck("check_broken")
-            asked = True
-            try:
-                value = program.call(content)
-            except Ended as error:
-                return error.reason
-            try:
-                judge.reply(value, time.monotonic() + limits.seconds)
-            except Ended as error:
-                raise BrokenCheck(f"check_{error.reason}") from error
+        with judges.check(tests.check, tests.entry_point, tests.limits) as judge:
+            return _verdict(program, judge, tests.limits.seconds)
 
 
-def _stdin(tests: CodeTests, code: str) -> str | None:
+def _verdict(program: _Program, judge: Sandbox, seconds: float) -> str | None:
+    """Carry the check's calls to the program and the values back, until the check has decided."""
+    clock, asked = _Clock(seconds), False
+    while True:
+        try:
+            kind, content = clock.run(lambda deadline: judge.receive(deadline, MOST_BYTES))
+        except Ended as error:
+            if asked and error.reason in ("timeout", "memory_limit"):  # over what the answer returned
+                raise _Decided(f"check_{error.reason}") from error
+            raise BrokenCheck(f"check_{error.reason}") from error
+        if kind == b"P" and asked:
+            return None
+        if kind == b"F" and asked:
+            return "wrong_answer"
+        if kind != b"C":
+            raise BrokenCheck("check_exited" if kind == b"D" else "check_broken")
+        asked = True
+        value, reason = b"", None
+        try:
+            value = program.call(content)
+        except Ended as error:
+            reason = error.reason
+        try:
+            judge.reply(b"Q" if reason else b"V", value, time.monotonic() + seconds)
+        except Ended as error:
+            raise BrokenCheck(f"check_{error.reason}") from error
+        if reason:
+            return reason
+
+
+def _stdin(tests: CodeTests, code: str, judges: Judges) -> str | None:
     left = tests.limits.seconds
     for case in tests.cases:
         ran = run_script(code.encode("utf-8", "surrogatepass"), case.stdin.encode(), tests.limits, left)

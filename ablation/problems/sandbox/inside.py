@@ -2,20 +2,21 @@
 
 Nothing here is out of reach of the program that it runs, so nothing here is a secret or a judgement. A frame is a nonce of 16
 bytes, one letter for its kind, the length of its content in 4 bytes, and the content. An answer repeats the nonce of what it
-answers.
+answers. What comes in is in Python's marshal format, as its sender can be trusted; values that go out are JSON.
 
 `python -I -S inside.py CHANNEL UID`: CHANNEL is the socket's descriptor, UID the user to become (`-` to stay).
 """
 
+import marshal
 import os
 import resource
 import struct
 import sys
 import time
-import types
 
 HEADER = struct.Struct("!16scI")
 PROGRAM = "/program/main.py"
+TOLD = 7  # exit status of a check whose verdict was sent
 
 
 class Channel:
@@ -74,7 +75,7 @@ def confine(limits, uid):
 
 def load(source, name):
     """A module made of `source`; its main guard does not run."""
-    module = types.ModuleType(name)
+    module = type(sys)(name)
     sys.modules[name] = module
     exec(compile(source, f"<{name}>", "exec"), module.__dict__)
     return module
@@ -82,10 +83,6 @@ def load(source, name):
 
 def error_name(error):
     return type(error).__name__[:100].encode("utf-8", "replace")
-
-
-def dump(value):
-    return json.dumps(encode(value), separators=(",", ":")).encode()
 
 
 def answer_calls(channel, nonce, setup):
@@ -99,10 +96,9 @@ def answer_calls(channel, nonce, setup):
     channel.send(nonce, b"L")
     while True:
         nonce, _, content = channel.receive()
-        call = json.loads(content)
+        args, kwargs = marshal.loads(content)
         try:
-            value = function(*decode(call["args"]), **decode(call["kwargs"]))
-            content = dump(value)
+            content = dump(function(*args, **kwargs))
         except NotPlain as error:
             channel.send(nonce, b"N", str(error).encode("utf-8", "replace"))
         except BaseException as error:
@@ -111,15 +107,34 @@ def answer_calls(channel, nonce, setup):
             channel.send(nonce, b"V", content)
 
 
-def run_check(channel, nonce, setup):
+def serve_checks(channel):
+    """Run each check that comes (K) in a process of its own, made in a moment; D if it died without a verdict."""
+    import json
+
+    while True:
+        nonce, _, content = channel.receive()
+        child = os.fork()
+        if child == 0:
+            run_check(channel, nonce, marshal.loads(content), json.loads)
+            os._exit(TOLD)
+        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != TOLD:
+            channel.send(nonce, b"D")
+
+
+def run_check(channel, nonce, setup, read):
     """Run the trusted `check(candidate)`; `candidate` asks the parent with C and gets V. Ends with P (passed), F or E."""
+    resource.setrlimit(resource.RLIMIT_CPU, (setup["seconds"], resource.getrlimit(resource.RLIMIT_CPU)[1]))
+    resource.setrlimit(resource.RLIMIT_AS, (setup["memory_mb"] << 20, resource.getrlimit(resource.RLIMIT_AS)[1]))
     asked = False
 
     def candidate(*args, **kwargs):
         nonlocal asked
         asked = True
-        channel.send(nonce, b"C", dump({"args": list(args), "kwargs": kwargs}))
-        return decode(json.loads(channel.receive()[2]))
+        channel.send(nonce, b"C", marshal.dumps((decode(encode(list(args))), decode(encode(kwargs)))))
+        _, kind, content = channel.receive()
+        if kind != b"V":
+            os._exit(TOLD)  # there will be no value: the verdict is known
+        return decode(read(content))
 
     try:
         module = load(setup["source"], "check")
@@ -140,7 +155,7 @@ def run_program(channel, nonce):
     for stream in (0, 1):
         os.close(stream)
     left = COUNTS and others()
-    channel.send(nonce, b"X", json.dumps({"status": status, "left": left}).encode())
+    channel.send(nonce, b"X", dump({"status": status, "left": left}))
 
 
 def others():
@@ -158,7 +173,7 @@ def main():
     global PROGRAM_PATH, COUNTS
     channel = Channel(int(sys.argv[1]))
     nonce, kind, content = channel.receive()
-    setup = json.loads(content)
+    setup = marshal.loads(content)
     PROGRAM_PATH, COUNTS = setup.get("program", PROGRAM), setup["limits"]["count_processes"]
     confine(setup["limits"], sys.argv[2])
     nothing = os.open(os.devnull, os.O_WRONLY)
@@ -168,8 +183,8 @@ def main():
     channel.send(nonce, b"R")
     if kind == b"S":
         answer_calls(channel, nonce, setup)
-    elif kind == b"K":
-        run_check(channel, nonce, setup)
+    elif kind == b"J":
+        serve_checks(channel)
     else:
         run_program(channel, nonce)
     channel.receive()
@@ -177,9 +192,7 @@ def main():
 
 if __name__ == "__main__":
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    import json
-
-    from values import NotPlain, decode, encode
+    from values import NotPlain, decode, dump, encode
 
     del sys.path[0]
     main()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import marshal
 import os
 import select
 import signal
@@ -100,18 +101,23 @@ class Sandbox:
                 os.close(descriptor)
         self.sandboxed = command.sandboxed
         self.connection.setblocking(False)
-        self._first = (kind, {**setup, "limits": {**asdict(limits), "count_processes": command.sandboxed}})
+        self._first: tuple[bytes, dict[str, Any]] | None = (
+            kind,
+            {**setup, "limits": {**asdict(limits), "count_processes": command.sandboxed}},
+        )
 
     def ready(self) -> None:
-        """Wait until it has taken its limits; from then on it loads its program.
+        """Wait, the first time, until it has taken its limits; from then on it loads its program.
 
         Raises:
             SandboxError: it could not be started.
         """
+        if self._first is None:
+            return
+        (kind, setup), self._first = self._first, None
         deadline = time.monotonic() + START_SECONDS
-        kind, setup = self._first
         try:
-            self.send(kind, json.dumps(setup).encode(), deadline)
+            self.send(kind, marshal.dumps(setup), deadline)
             answer, _ = self.receive(deadline, _SMALL, watch=False)
         except Ended as error:
             self.end()
@@ -138,9 +144,9 @@ class Sandbox:
         self._nonce = os.urandom(16)
         self._write(HEADER.pack(self._nonce, kind, len(content)) + content, deadline)
 
-    def reply(self, content: bytes, deadline: float) -> None:
+    def reply(self, kind: bytes, content: bytes, deadline: float) -> None:
         """Answer what the other side asked, under the nonce of before."""
-        self._write(HEADER.pack(self._nonce, b"V", len(content)) + content, deadline)
+        self._write(HEADER.pack(self._nonce, kind, len(content)) + content, deadline)
 
     def _write(self, frame: bytes, deadline: float) -> None:
         rest = memoryview(frame)

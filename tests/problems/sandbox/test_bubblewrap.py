@@ -14,7 +14,7 @@ from .needs import needs_sandbox
 
 ABLATION = Path(bubblewrap.__file__).parents[2]
 AS_NOBODY = """
-import os, sys, time
+import marshal, os, sys, time
 from ablation.problems.sandbox.limits import Limits
 from ablation.problems.sandbox.process import Sandbox
 SOURCE = '''
@@ -29,7 +29,7 @@ def f():
 with Sandbox(b"S", {"source": SOURCE, "entry_point": "f"}, Limits(processes=10)) as box:
     box.ready()
     box.receive(time.monotonic() + 10, 1000)
-    box.send(b"C", b'{"args": [], "kwargs": {}}', time.monotonic() + 10)
+    box.send(b"C", marshal.dumps(((), {})), time.monotonic() + 10)
     print(os.getuid(), box.receive(time.monotonic() + 10, 1000)[1].decode())
 """
 
