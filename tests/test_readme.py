@@ -4,7 +4,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = ["README.md", "plans/README.md", "runs/README.md", "runs/records/smollm2/README.md", "ablation/assets/README.md"]
+PAGES = [
+    *("README.md", "plans/README.md", "runs/README.md", "runs/records/smollm2/README.md"),
+    *("ablation/assets/README.md", "ablation/training/weightings/README.md"),
+]
 
 
 @pytest.mark.parametrize("page", PAGES)

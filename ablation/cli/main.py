@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from ablation.cli import arms, journal, ledger, plan, prepare, run, status, verdict
+from ablation.cli import arms, audit, journal, ledger, plan, prepare, run, status, verdict
 from ablation.errors import AblationError, ExitCode, UsageError
 
 
@@ -47,6 +47,7 @@ app = typer.Typer(
 )
 app.add_typer(plan.app, name="plan")
 app.add_typer(arms.app, name="arms")
+app.add_typer(audit.app, name="audit")
 app.add_typer(journal.app, name="journal")
 app.add_typer(ledger.app, name="ledger")
 app.command("prepare")(prepare.prepare)

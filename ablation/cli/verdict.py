@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from ablation.plan.lock import LockedPlan
     from ablation.plan.model import Plan
     from ablation.verdict.model import Verdict
     from ablation.verdict.run import Locked
@@ -87,44 +86,12 @@ def _plan_of_measures(option: Path | None) -> tuple[Locked, str | None]:
 
 def _judge_folder(plan: Path | None, run: Path | None) -> tuple[Verdict, Plan, Path, list[str]]:
     """The verdict on a run folder, its plan, the folder, and what to say on stderr."""
-    from shlex import quote
-
-    from ablation.errors import IntegrityError
-    from ablation.plan.choose import choose_plan
-    from ablation.plan.lock import verify_lock
-    from ablation.study.workspace import run_root
+    from ablation.cli.run_folder import find_run
     from ablation.verdict.run import judge_run
 
-    if plan is None and run is not None:
-        locked, root, options = _own_plan(run), run, None  # whose folder it is and which plan made it cannot be known
-    else:
-        locked = verify_lock(choose_plan(plan))
-        root = run_root(locked, run)
-        named = {"--plan": plan, "--run": run}  # a plan that was not named is the only locked one, also for `ablation run`
-        options = "".join(f" {name} {quote(str(path))}" for name, path in named.items() if path is not None)
-        if root.exists():
-            own = _own_plan(root)
-            if own.digest != locked.digest or own.bytes_sha256 != locked.bytes_sha256:
-                raise IntegrityError(
-                    f"{root}: is the run folder of another plan ({own.digest[:12]}, not {locked.digest[:12]} of {locked.path})",
-                    hint="Name the run folder of this plan with --run, or leave --plan out to judge the folder by its own copy.",
-                )
+    locked, root, options = find_run(plan, run)
     notes = [f"note: {warning}" for warning in locked.warnings]
     return judge_run(root, locked, options), locked.plan, root, notes
-
-
-def _own_plan(root: Path) -> LockedPlan:
-    """The copy of the plan that the run began with, proved by its copy of the lock."""
-    from ablation.errors import IntegrityError, UsageError
-    from ablation.plan.lock import verify_lock
-    from ablation.rollouts.folder import RunFolder
-
-    if not root.is_dir():
-        raise UsageError(f"{root}: there is no such run folder")
-    path = RunFolder(root).plan
-    if not path.is_file():
-        raise IntegrityError(f"{root}: is not a run folder (it has no {path.name})", hint="Run folders are at runs/NAME.")
-    return verify_lock(path)
 
 
 def _write(root: Path, found: Verdict) -> str | None:

@@ -195,7 +195,9 @@ def verify_lock(path: Path, *, resources: bool = False) -> LockedPlan:
             f"{path}: this version of the program reads the locked plan differently:\n" + "\n".join(differences),
             hint=f"Use the version that locked it: ablation {lock.content['packages'].get('ablation')}.",
         )
-    warnings += [f"field that did not exist when the plan was locked, at its default: {line.strip()}" for line in differences]
+    if differences:
+        names = ", ".join(line.strip().split(":")[0] for line in differences)
+        warnings.append(f"fields that did not exist when the plan was locked, each at its default: {names}")
     warnings += _engine_warnings(lock)
     locked = LockedPlan(plan, path, data, lock, warnings)
     if resources:

@@ -50,6 +50,10 @@ def advantages(
         if baseline == "leave_one_out":
             deviations = deviations * (len(values) / (len(values) - 1))
         if scale == "std":
-            deviations = deviations / np.std(values, ddof=1)
+            spread = np.std(values, ddof=1)
+            if spread == 0.0:  # differences whose squares are too small for a float
+                no_signal.append(cell)
+                continue
+            deviations = deviations / spread
         advantages_R[counted] = deviations
     return advantages_R, no_signal

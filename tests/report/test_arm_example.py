@@ -124,7 +124,7 @@ def test_every_printed_line_is_true(weighting, parts):
 
 def evaluated(text: str) -> float:
     text = text.replace("×", "*").replace("−", "-").replace("²", "**2").replace("√", "sqrt")
-    return eval(text, {"max": max, "min": min, "exp": math.exp, "sqrt": math.sqrt})
+    return eval(text, {"max": max, "min": min, "exp": math.exp, "sqrt": math.sqrt, "log": math.log})
 
 
 def four(value: float) -> str:

@@ -49,10 +49,13 @@ PARTS = [
 ]
 
 
+FUNCTIONS = {"max": max, "min": min, "exp": math.exp, "sqrt": math.sqrt, "log": math.log}
+
+
 def value(formula: str, row: int, names: dict) -> float:
     """The formula as arithmetic."""
     text = formula.replace("×", "*").replace("−", "-").replace("±", "-" if BATCH.truncated_R[row] else "+")
-    return eval(text, {"max": max, "exp": math.exp, **names})
+    return eval(text, FUNCTIONS | names)
 
 
 def advantage(arm: Arm, row: int) -> float:
@@ -95,7 +98,7 @@ def test_every_letter_of_a_formula_is_explained():
     for weighting, parts in itertools.product(WEIGHTINGS, PARTS):
         arm = Arm(weighting=weighting, **parts)
         text = symbols([arm])
-        for letter in set(re.findall(r"[A-Za-z]\w*", arm_formula(arm))) - {"max", "exp", "s0", "logp_start"}:
+        for letter in set(re.findall(r"[A-Za-z]\w*", arm_formula(arm))) - {*FUNCTIONS, "s0", "logp_start"}:
             assert f"{letter}: " in text, (arm_formula(arm), text)
 
 

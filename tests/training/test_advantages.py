@@ -76,3 +76,8 @@ def test_no_baseline_is_the_reward_itself():
     assert found.tolist() == [1.0, 1.0] and silent == []
     assert one_group([0.0, 0.0], baseline="none")[1] == ["g"]
     assert one_group([0.7], baseline="none")[0].tolist() == [0.7]
+
+
+def test_a_spread_that_is_too_small_for_a_float_is_no_signal():
+    found, silent = one_group([0.0, 5e-200], scale="std")  # the squares are below the smallest float
+    assert found.tolist() == [0.0, 0.0] and silent == ["g"]

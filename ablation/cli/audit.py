@@ -1,0 +1,76 @@
+"""`ablation audit ...`: look again at what a run did, from what it left on disk."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(no_args_is_help=True, help="Look again at what a run did, from what it left on disk.")
+
+
+@app.callback()
+def _audit() -> None:
+    """Without this, typer would make the only command the group itself."""
+
+
+@app.command()
+def weights(
+    plan: Annotated[Path | None, typer.Option("--plan", help="The locked plan. Left out: the only locked one in plans/.")] = None,
+    run: Annotated[
+        Path | None, typer.Option("--run", help="The run folder; alone it is audited by its own copy of the plan.")
+    ] = None,
+    arm: Annotated[list[str] | None, typer.Option("--arm", help="Only this arm; may be given again.")] = None,
+    family: Annotated[list[str] | None, typer.Option("--family", help="Only this family; may be given again.")] = None,
+    detail: Annotated[bool, typer.Option("--detail", help="Also by source and by effort.")] = False,
+    recompute: Annotated[
+        bool, typer.Option("--recompute", help="Compute the weights again from the rollouts, where that needs no model.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout; everything else on stderr.")] = False,
+) -> None:
+    """The weights that trained, update by update: signs, net, truncated and KL share; and whether what must hold of them does.
+
+    Exit 3: an identity fails, an audit is not what the rollouts give, or something was edited.
+    """
+    from ablation.cli.run_folder import find_run
+    from ablation.errors import ExitCode, IncompleteError
+    from ablation.report.audit_tables import audit_content, audit_page
+    from ablation.training.run_audit import audit_run
+
+    locked, root, options = find_run(plan, run)
+    families, arms = _chosen("family", family, locked.plan.families), _chosen("arm", arm, locked.plan.arms)
+    found = audit_run(root, locked, families=families, arms=arms, recompute=recompute)
+    if not found.updates:
+        command = "whoever made it has to go on with it" if options is None else f"`ablation run --all{options}` makes one"
+        raise IncompleteError(f"{root}: no update of {', '.join(arms)} has been trained in {', '.join(families)}", hint=command)
+    problems, code = found.problems(), ExitCode.DONE
+    if problems:
+        code = ExitCode.INTEGRITY
+    content = audit_content(found, locked.plan, str(root)) | {"exit_code": int(code)}
+    if as_json:
+        typer.echo(json.dumps(content, ensure_ascii=False, allow_nan=False))
+    else:
+        from ablation.report.terminal import print_page
+
+        print_page(audit_page(content, detail=detail))
+    notes = [f"warning: {line}" for line in locked.warnings] + [f"note: {line}" for line in found.notes]
+    for line in [*notes, *problems]:
+        print(line, file=sys.stderr)
+    # a raised error would put a second object on stdout
+    raise typer.Exit(int(code))
+
+
+def _chosen(what: str, wanted: list[str] | None, known: dict) -> list[str]:
+    """`wanted`, or all of the plan's, in plan order."""
+    from ablation.errors import UsageError
+    from ablation.plan.section import did_you_mean
+
+    for name in wanted or ():
+        if name not in known:
+            raise UsageError(
+                f"--{what}: the plan has no {what} `{name}`{did_you_mean(name, known)}", hint=f"It has: {', '.join(known)}."
+            )
+    return [name for name in known if not wanted or name in wanted]
