@@ -17,6 +17,7 @@ from importlib.util import find_spec
 
 from ablation.errors import UsageError
 from ablation.problems.extract import boxed_answer, last_box
+from ablation.problems.graders.failed import failed_grade
 from ablation.problems.graders.math_form import LONGEST, Form, Unreadable, read_form
 from ablation.problems.graders.math_same import same
 from ablation.problems.outcome import Grade
@@ -25,12 +26,6 @@ from ablation.problems.workers import Failure, Limits, run_items
 
 LIMITS = Limits()
 WORK = "ablation.problems.graders.math_work"
-_FAILED = {
-    "gold": ("grader_error", "unreadable_gold"),
-    "answer": ("incorrect", "unreadable_answer"),
-    "compare": ("incorrect", "not_comparable"),
-}
-_OVERRAN = {"time": ("incorrect", "grader_timeout"), "memory": ("incorrect", "memory_limit")}
 
 
 def grade_many(pairs: Sequence[tuple[Problem, str]], workers: int = 1, limits: Limits = LIMITS) -> list[Grade]:
@@ -94,10 +89,6 @@ def _verdict(correct: bool, extracted: str) -> Grade:
 
 def _grade_of(item: list[str], result: dict | Failure) -> Grade:
     extracted = item[1]
-    if isinstance(result, Failure):
-        status, reason = _OVERRAN.get(result.kind, ("grader_error", f"worker_{result.kind}"))
-        return Grade(status, extracted, reason)
-    if "failed" in result:
-        status, reason = _FAILED[result["failed"]]
-        return Grade(status, extracted, reason)
+    if isinstance(result, Failure) or "failed" in result:
+        return failed_grade(result, extracted)
     return _verdict(result["same"], extracted)

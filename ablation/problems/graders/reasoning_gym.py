@@ -1,0 +1,108 @@
+"""`reasoning_gym`: the answer is scored by the dataset of `reasoning-gym` that made the problem; a score of 1 or more is correct.
+
+What is scored: the text in the last `<answer>...</answer>`, else in the last complete box, else the whole visible answer, without
+white space around it. `entry` holds what the dataset needs:
+
+    {"dataset": "countdown", "seed": 7, "index": 3, "config": {...}, "metadata": {...}}
+
+`config` has the settings that are not the dataset's defaults; `metadata` is the entry's own. Scoring runs in a worker process
+(`reasoning_gym_work`) under limits. Reasons are those of `math`; a wrong answer with a score between 0 and 1 is `partly_right`.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ablation.errors import UsageError
+from ablation.problems.extract import last_box
+from ablation.problems.graders.failed import failed_grade
+from ablation.problems.outcome import Grade
+from ablation.problems.problem import Problem
+from ablation.problems.workers import Failure, Limits, run_items
+
+LIMITS = Limits(memory=4 << 30)
+VERSION = "0.1.25"
+"""What a dataset scores, and how, changes between versions."""
+WORK = "ablation.problems.graders.reasoning_gym_work"
+_FIELDS = {"dataset": str, "seed": int, "index": int, "config": dict, "metadata": dict}
+_ANSWER = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A problem's `entry`, checked."""
+
+    dataset: str
+    seed: int
+    index: int
+    config: dict[str, Any]
+    metadata: dict[str, Any]
+
+
+def read_entry(problem: Problem) -> Entry:
+    """The entry of `problem`. Raises `UsageError` naming the field that is wrong."""
+    entry = problem.entry or {}
+    where = f"problem `{problem.id}`: entry"
+    unknown = sorted(set(entry) - set(_FIELDS))
+    if unknown:
+        raise UsageError(f"{where}: unknown field `{unknown[0]}`", hint=f"Known fields: {', '.join(_FIELDS)}.")
+    for name, kind in _FIELDS.items():
+        if name not in entry or not isinstance(entry[name], kind) or isinstance(entry[name], bool):
+            found = f"found {entry[name]!r}, not {kind.__name__}" if name in entry else "is missing"
+            raise UsageError(f"{where}.{name}: {found}", hint="`ablation problems make reasoning-gym` writes entries.")
+    return Entry(**entry)
+
+
+def read_answer(text: str) -> str:
+    """What is scored of a visible answer."""
+    tagged = _ANSWER.findall(text)
+    if tagged:
+        return tagged[-1].strip()
+    boxed = last_box(text)
+    return text.strip() if boxed is None else boxed
+
+
+def grade_many(pairs: Sequence[tuple[Problem, str]], workers: int = 1, limits: Limits = LIMITS) -> list[Grade]:
+    """The grade of each pair. Raises `UsageError` if `reasoning-gym` is missing or of another version, or for an entry's form."""
+    gym_version()
+    answers = [read_answer(answer) for _, answer in pairs]
+    asked = [place for place, answer in enumerate(answers) if answer]
+    items = []
+    for place in asked:
+        problem = pairs[place][0]
+        entry = read_entry(problem)
+        items.append([entry.dataset, entry.config, problem.prompt, problem.gold, entry.metadata, answers[place]])
+    grades = [Grade("no_answer", None, "empty")] * len(pairs)
+    for place, found in zip(asked, run_items(WORK, items, limits=limits, workers=workers), strict=True):
+        grades[place] = _grade_of(answers[place], found)
+    return grades
+
+
+def gold_answer(problem: Problem) -> str | None:
+    """The gold between the tags of an answer."""
+    read_entry(problem)
+    return f"<answer>{problem.gold}</answer>"
+
+
+def gym_version() -> str:
+    """The version that is installed. Raises `UsageError` if it is none or another one than `VERSION`."""
+    hint = f"Install it: pip install reasoning-gym=={VERSION}"
+    try:
+        version = importlib.metadata.version("reasoning-gym")
+    except importlib.metadata.PackageNotFoundError:
+        raise UsageError("grader `reasoning_gym` needs the package reasoning-gym", hint=hint) from None
+    if version != VERSION:
+        raise UsageError(f"reasoning-gym {version} is installed; grader `reasoning_gym` was made for {VERSION}", hint=hint)
+    return version
+
+
+def _grade_of(answer: str, found: dict[str, Any] | Failure) -> Grade:
+    if isinstance(found, Failure) or "failed" in found:
+        return failed_grade(found, answer)
+    if found["score"] >= 1:
+        return Grade("correct", answer)
+    return Grade("incorrect", answer, "partly_right" if found["score"] > 0.05 else "wrong_answer")
