@@ -62,7 +62,13 @@ def check_problems(problems: Mapping[str, Problem]) -> list[str]:
     asked = [problem for problem in problems.values() if golds[problem.id] is not None]
     grades = grade_all([(problem, golds[problem.id] or "") for problem in asked])
     return [
-        f"problem `{problem.id}`: gold `{problem.gold}` does not grade as correct against itself (grader `{problem.grader}`)"
+        f"problem `{problem.id}`: {_failed(problem, found)} (grader `{problem.grader}`)"
         for problem, found in zip(asked, grades, strict=True)
         if found.status != "correct"
     ]
+
+
+def _failed(problem: Problem, found: Grade) -> str:
+    if problem.grader == "code":
+        return f"its solution does not pass its own tests: {found.reason}"
+    return f"gold `{problem.gold}` does not grade as correct against itself"

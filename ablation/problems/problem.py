@@ -167,6 +167,10 @@ def _problem(values: Any, where: str) -> Problem:
         if grader != owner and name in values:
             raise UsageError(f"{where}: {name}: only for grader `{owner}`, found grader `{grader}`", hint="Leave it out.")
     objects = {name: values.get(name) for name in _OBJECTS.values()}
+    if grader == "code":
+        from ablation.problems.graders.code_tests import read_tests
+
+        read_tests(values["tests"], f"{where}: tests")
     return Problem(*(values[name] for name in _ALWAYS), values.get("gold", ""), tuple(tags), **objects)
 
 

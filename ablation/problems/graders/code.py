@@ -33,6 +33,7 @@ from concurrent.futures import ThreadPoolExecutor
 from ablation.problems.graders.code_tests import CodeTests, read_tests
 from ablation.problems.outcome import Grade
 from ablation.problems.problem import Problem
+from ablation.problems.sandbox.bubblewrap import choose
 from ablation.problems.sandbox.compare import same
 from ablation.problems.sandbox.failure import NoSandbox, SandboxError
 from ablation.problems.sandbox.judges import MOST_BYTES, Judges
@@ -77,7 +78,12 @@ def gold_answer(problem: Problem) -> str | None:
 
 
 def grade_many(pairs: Sequence[tuple[Problem, str]], workers: int = 1) -> list[Grade]:
-    """Grade each in sandboxes of its own, up to `workers` at once."""
+    """Grade each in sandboxes of its own, up to `workers` at once.
+
+    Raises:
+        UsageError: there is no sandbox on this machine. One that fails later gives `grader_error` in the rows that it fails on.
+    """
+    choose()
     with Judges() as judges, ThreadPoolExecutor(max(1, workers)) as pool:
         return list(pool.map(lambda pair: _grade(read_tests(pair[0].tests, pair[0].id), pair[1], judges), pairs))
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ablation.errors import AblationError
+from ablation.errors import AblationError, UsageError
 
 
 class SandboxError(AblationError):
     """The sandbox could not do its work."""
 
 
-class NoSandbox(SandboxError):
+class NoSandbox(SandboxError, UsageError):
     """There is none on this machine."""

@@ -5,9 +5,11 @@ import time
 
 import pytest
 
+from ablation.errors import UsageError
+from ablation.problems.grade import check_problems
 from ablation.problems.graders.code import gold_answer, grade_code, grade_many, normal_output, read_code
 from ablation.problems.graders.code_tests import read_tests
-from ablation.problems.problem import Problem
+from ablation.problems.problem import Problem, load_problems, problem_line
 from ablation.problems.sandbox import bubblewrap
 from tests.problems.sandbox.needs import check, fenced, function, grade, needs_sandbox, stdin
 
@@ -67,6 +69,28 @@ def test_no_block_is_no_answer():
 )
 def test_output_as_it_is_compared(text, lines):
     assert normal_output(text) == lines
+
+
+# problem files
+
+
+def test_b06_a_problem_without_cases_is_refused_when_it_is_read(tmp_path):
+    path = tmp_path / "problems.jsonl"
+    path.write_text(problem_line(problem(DOUBLE, "good")) + "\n" + problem_line(problem(DOUBLE | {"cases": []}, "bad")) + "\n")
+    with pytest.raises(UsageError) as error:
+        load_problems(path)
+    assert error.value.message == f"{path}:2: tests.cases: there is no case"
+
+
+@needs_sandbox
+def test_a_solution_that_fails_its_own_tests_is_named():
+    good, bad = (
+        problem(DOUBLE | {"solution": "def f(x): return 2 * x"}, "good"),
+        problem(DOUBLE | {"solution": "def f(x): return x"}, "bad"),
+    )
+    assert check_problems({one.id: one for one in (good, bad, problem(DOUBLE, "none"))}) == [
+        "problem `bad`: its solution does not pass its own tests: wrong_answer (grader `code`)"
+    ]
 
 
 # right and wrong answers
@@ -294,17 +318,31 @@ def test_b07_inner_spaces_count():
 
 
 @needs_sandbox
-def test_b09_without_a_sandbox_rows_have_no_score(monkeypatch, tmp_path):
+def test_b09_rows_that_lost_the_sandbox_have_no_score(monkeypatch, tmp_path):
     monkeypatch.delenv(bubblewrap.RISK_VARIABLE, raising=False)
     right, wrong = fenced("def f(x): return 2 * x"), fenced("def f(x): return x")
     rows = [(problem(DOUBLE), right), (problem(DOUBLE), wrong)]
-    with_sandbox = grade_many(rows)
+    complete = grade_many(rows + rows)
+    goes_away, runs = tmp_path / "bwrap", tmp_path / "runs"
+    goes_away.write_text(
+        f'#!/bin/sh\necho >> {runs}\nif [ $(/usr/bin/wc -l < {runs}) -ge 2 ]; then /bin/rm -f "$0"; fi\nexec {shutil.which("bwrap")} "$@"\n'
+    )
+    goes_away.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    without = grade_many(rows)
-    assert [row.status for row in with_sandbox + without] == ["correct", "incorrect", "grader_error", "grader_error"]
-    assert {row.reason for row in without} == {"no_sandbox"}
+    half = grade_many(rows + rows)
+    assert [row.status for row in half] == ["correct", "incorrect", "grader_error", "grader_error"]
+    assert [row.reason for row in half] == [None, "wrong_answer", "no_sandbox", "no_sandbox"]
     monkeypatch.undo()
-    assert grade_many(rows) == with_sandbox
+    assert half[:2] + grade_many(rows) == complete
+
+
+@pytest.mark.parametrize("rows", [[], [(DOUBLE, "def f(x): return 2 * x")]])
+def test_b09_without_any_sandbox_nothing_is_graded(monkeypatch, tmp_path, rows):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv(bubblewrap.RISK_VARIABLE, raising=False)
+    with pytest.raises(UsageError, match="bwrap") as error:
+        grade_many([(problem(tests), fenced(code)) for tests, code in rows])
+    assert "apt-get install bubblewrap" in error.value.hint
 
 
 @needs_sandbox
