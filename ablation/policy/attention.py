@@ -66,20 +66,15 @@ class _Attend(torch.autograd.Function):
         grad_query_NHD = torch.empty_like(query_NHD)
         grad_key_NGD, grad_value_NGD = (torch.zeros_like(one, dtype=wide) for one in (key_NGD, value_NGD))
         for block in ctx.blocks:
-            grad_PHD = grad_NHD.new_zeros(block.tokens_BL.numel(), *grad_NHD.shape[1:])
-            grad_PHD[block.owned] = grad_NHD[block.owned_tokens]
-            grad_BHLD = grad_PHD.view(*block.tokens_BL.shape, *grad_NHD.shape[1:]).transpose(1, 2)
-            inputs = (_gather(one, block) for one in (query_NHD, key_NGD, value_NGD))
             short = block.tokens_BL.shape[1] < EXPLICIT_BACKWARD_BELOW and grad_NHD.device.type == "cpu"
             backward = _backward_by_products if short else _backward_of_kernel
-            grad_query, grad_key, grad_value = (
-                one.transpose(1, 2).flatten(0, 1) for one in backward(*inputs, grad_BHLD, ctx.scaling)
-            )
-            grad_query_NHD[block.owned_tokens] = grad_query[block.owned]
+            key, value = (_gather(one, block) for one in (key_NGD, value_NGD))
+            grad_owned, grad_key, grad_value = backward(query_NHD, key, value, grad_NHD, block, ctx.scaling)
+            grad_query_NHD[block.owned_tokens] = grad_owned
             # Padding is only ever seen by padding, whose output nobody owns: what is added for it is exactly 0.
             places = block.tokens_BL.flatten()
-            grad_key_NGD.index_add_(0, places, grad_key.to(wide))
-            grad_value_NGD.index_add_(0, places, grad_value.to(wide))
+            grad_key_NGD.index_add_(0, places, grad_key.transpose(1, 2).flatten(0, 1).to(wide))
+            grad_value_NGD.index_add_(0, places, grad_value.transpose(1, 2).flatten(0, 1).to(wide))
         return grad_query_NHD, grad_key_NGD.to(key_NGD.dtype), grad_value_NGD.to(value_NGD.dtype), None, None
 
 
@@ -94,31 +89,44 @@ def _kernel(query, key, value, scaling: float) -> torch.Tensor:
     return scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=shared)
 
 
-def _backward_of_kernel(query, key, value, grad, scaling: float):
+def _spread(tensor_NHD: torch.Tensor, block: Block, places: torch.Tensor, width: int) -> torch.Tensor:
+    """What the block owns at its places in [B, H, width, D], and 0 elsewhere."""
+    batch, rest = len(block.tokens_BL), tensor_NHD.shape[1:]
+    spread = tensor_NHD.new_zeros(batch * width, *rest)
+    spread[places] = tensor_NHD[block.owned_tokens]
+    return spread.view(batch, width, *rest).transpose(1, 2)
+
+
+def _backward_of_kernel(query_NHD, key_BGLD, value_BGLD, grad_NHD, block: Block, scaling: float):
+    """Gradients of the owned queries [owned, H, D], of keys and of values, by PyTorch's kernel."""
     with torch.enable_grad():
-        inputs = [one.detach().requires_grad_() for one in (query, key, value)]
+        inputs = [one.detach().requires_grad_() for one in (_gather(query_NHD, block), key_BGLD, value_BGLD)]
         out = _kernel(*inputs, scaling)
-    return torch.autograd.grad(out, inputs, grad)
+    grad = _spread(grad_NHD, block, block.owned, block.tokens_BL.shape[1])
+    grad_query, grad_key, grad_value = torch.autograd.grad(out, inputs, grad)
+    return grad_query.transpose(1, 2).flatten(0, 1)[block.owned], grad_key, grad_value
 
 
-def _backward_by_products(query_BHLD, key_BGLD, value_BGLD, grad_BHLD, scaling: float):
-    """Scores and their gradient in float32 or wider; the query heads of one key head side by side, in one product."""
-    batch, heads, length, _ = query_BHLD.shape
-    groups = key_BGLD.shape[1]
-    wide = torch.promote_types(query_BHLD.dtype, torch.float32)
-
-    def stacked(tensor):  # [B * G, Q * L, D]
-        return tensor.reshape(batch * groups, heads // groups * length, tensor.shape[-1])
-
-    query, grad = stacked(query_BHLD), stacked(grad_BHLD)
+def _backward_by_products(query_NHD, key_BGLD, value_BGLD, grad_NHD, block: Block, scaling: float):
+    """As `_backward_of_kernel`, for the owned queries alone. Scores and their gradient are float32 or wider, and the query
+    heads of one key head stand side by side in one product."""
+    batch, groups, length, size = key_BGLD.shape
+    heads, width = query_NHD.shape[1] // groups, block.queries
+    wide = torch.promote_types(query_NHD.dtype, torch.float32)
+    query, grad = (
+        _spread(one, block, block.owned_queries, width).reshape(batch * groups, heads * width, one.shape[-1])
+        for one in (query_NHD, grad_NHD)
+    )
+    query = query * scaling
     key, value = (one.reshape(batch * groups, length, one.shape[-1]) for one in (key_BGLD, value_BGLD))
-    scores = torch.bmm(query.to(wide), key.to(wide).mT).mul_(scaling)
-    later = torch.ones(length, length, dtype=torch.bool, device=query.device).triu_(1)
-    scores.view(-1, heads // groups, length, length).masked_fill_(later, -math.inf)
+    scores = torch.bmm(query.to(wide), key.to(wide).mT)
+    own_place_BQ1 = block.first_B[:, None, None] + torch.arange(width, device=query.device)[:, None]
+    later_BQL = torch.arange(length, device=query.device) > own_place_BQ1
+    scores.view(batch, groups, heads, width, length).masked_fill_(later_BQL[:, None, None], -math.inf)
     probabilities = torch.softmax(scores, dim=-1)
     grad_probabilities = torch.bmm(grad.to(wide), value.to(wide).mT)
-    grad_scores = torch.ops.aten._softmax_backward_data(grad_probabilities, probabilities, -1, wide).mul_(scaling).to(query.dtype)
-    grad_query = torch.bmm(grad_scores, key)
-    grad_key = torch.bmm(grad_scores.mT, query)
-    grad_value = torch.bmm(probabilities.to(query.dtype).mT, grad)
-    return grad_query.view(query_BHLD.shape), grad_key.view(key_BGLD.shape), grad_value.view(value_BGLD.shape)
+    grad_scores = torch.ops.aten._softmax_backward_data(grad_probabilities, probabilities, -1, wide).to(query.dtype)
+    grad_query = torch.bmm(grad_scores, key).mul_(scaling).view(batch, groups * heads, width, size)
+    grad_key, grad_value = torch.bmm(grad_scores.mT, query), torch.bmm(probabilities.to(query.dtype).mT, grad)
+    owned = grad_query.transpose(1, 2).flatten(0, 1)[block.owned_queries]
+    return owned, grad_key.view(key_BGLD.shape), grad_value.view(value_BGLD.shape)

@@ -31,6 +31,9 @@ class Block:
     tokens_BL: torch.Tensor  # the packed token at each place; padding repeats the row's first
     owned: torch.Tensor  # places (of B * L) whose output is wanted here: each packed token is owned once over all blocks
     owned_tokens: torch.Tensor  # the packed token at each of those places
+    owned_queries: torch.Tensor  # the same places where each row begins with the first token that it owns (of B * Q)
+    first_B: torch.Tensor  # the place of that token: what a row owns is its end, as beginnings are shared
+    queries: int  # Q, the most tokens that a row owns
 
 
 @dataclass(frozen=True)
@@ -159,7 +162,10 @@ def _block(paths: list[np.ndarray], owned: list[np.ndarray], device: torch.devic
     for row, path in enumerate(paths):
         tokens_BL[row, : len(path)] = path
     places = np.concatenate([row * width + new for row, new in enumerate(owned)])
-    return Block(*(torch.from_numpy(array).to(device) for array in (tokens_BL, places, tokens_BL.flatten()[places])))
+    first_B, queries = np.array([new[0] for new in owned]), max(map(len, owned))
+    query_places = np.concatenate([row * queries + np.arange(len(new)) for row, new in enumerate(owned)])
+    arrays = (tokens_BL, places, tokens_BL.flatten()[places], query_places, first_B)
+    return Block(*(torch.from_numpy(array).to(device) for array in arrays), queries)
 
 
 def _sequence(row: ScoreRow) -> np.ndarray:
