@@ -37,6 +37,7 @@ from ablation.policy.optimizer import (
 )
 from ablation.policy.packing import Packed, micro_batches, pack, pad
 from ablation.policy.scoring import hidden_states, mismatch, token_logprobs
+from ablation.policy.selftest import self_test
 
 transformers_logging.disable_progress_bar()  # the run has progress of its own
 
@@ -90,29 +91,33 @@ class LocalPolicy:
     def _begin(self, optimizer: Adam | None) -> None:
         if self._base_digest() != self.base_sha256:
             raise IntegrityError("the base model's weights changed since they were loaded; start again in a new process")
-        self._set_weights(self.start_weights)
+        self.set_weights(self.start_weights)
         self.adam = optimizer or self.plan.training.optimizer
         self.optimizer = make_optimizer(self.trainable, self.adam, self.plan.training.learning_rate)
 
     def sample(self, requests: list[SampleRequest], progress: Progress | None = None) -> list[SampledTokens]:
         """Sample all requests as one batch, in order."""
-        return decode(self._next_token_logits, self._layers, requests, self.decoding, self.device, progress)
+        return decode(self.next_token_logits, self.layers, requests, self.decoding, self.device, progress)
+
+    def self_test(self) -> None:
+        """Raise `IntegrityError` if this model does not compute here what a run takes for granted; see `selftest`."""
+        self_test(self)
 
     def score(self, rows: list[ScoreRow], *, start: bool = False) -> list[np.ndarray]:
         """Raw logprobs (float64, nats) of each row's tokens under the current adapter, or under the starting one."""
         if start:
             current = {name: weight.detach().clone() for name, weight in self.trainable.items()}
-            self._set_weights(self.start_weights)
+            self.set_weights(self.start_weights)
             try:
                 return self.score(rows)
             finally:
-                self._set_weights(current)
+                self.set_weights(current)
         scored: list[np.ndarray] = [np.zeros(0)] * len(rows)
         full = [index for index, row in enumerate(rows) if len(row.token_ids)]
         for batch in self._micro_batches([rows[index] for index in full]):
             chosen = [full[index] for index in batch]
             packed = self._packed([rows[index] for index in chosen])
-            with self._precision():
+            with self.precision():
                 logprobs_K = token_logprobs(self.causal.base_model, self._head, packed, self._vocabulary)
             ends = np.cumsum([len(rows[index].token_ids) for index in chosen])
             for index, piece in zip(chosen, np.split(logprobs_K.double().cpu().numpy(), ends[:-1]), strict=True):
@@ -159,11 +164,11 @@ class LocalPolicy:
         packed = self._packed(rows, masks)
         weights_K = np.concatenate([row.weights[mask] for row, mask in zip(rows, masks, strict=True)])
         sampler_K = np.concatenate([row.sampler_logprobs[mask] for row, mask in zip(rows, masks, strict=True)])
-        with self._precision():
+        with self.precision():
             hidden_UD = hidden_states(self.causal.base_model, packed)
         leaf_UD = hidden_UD.detach().requires_grad_()
         loss, trainer_K, entropy_K = 0.0, np.empty(packed.count), np.empty(packed.count)
-        with self._precision():
+        with self.precision():
             for chunk in chunks(self._head, leaf_UD, packed, self._vocabulary, top=self.decoding.top_logprobs, gradient=True):
                 order = chunk.order.cpu().numpy()
                 trainer_K[order] = chunk.logprobs.double().cpu().numpy()
@@ -211,7 +216,7 @@ class LocalPolicy:
         if saved:
             raise IntegrityError(f"{folder / ADAPTER_FILE}: unexpected weight `{next(iter(saved))}`")
         self._begin(optimizer)
-        self._set_weights(weights)
+        self.set_weights(weights)
         load_moments(self.optimizer, self.trainable, folder / OPTIMIZER_FILE)
 
     def adapter_sha256(self) -> str:
@@ -224,10 +229,10 @@ class LocalPolicy:
         return getattr(self.causal.config, "max_position_embeddings", None)
 
     @property
-    def _layers(self) -> int:
+    def layers(self) -> int:
         return self.causal.config.num_hidden_layers
 
-    def _next_token_logits(self, ids_BL, mask_B1LK, position_ids_BL, cache) -> torch.Tensor:
+    def next_token_logits(self, ids_BL, mask_B1LK, position_ids_BL, cache) -> torch.Tensor:
         hidden_BLD = self.causal.base_model(
             input_ids=ids_BL, attention_mask=mask_B1LK, position_ids=position_ids_BL, past_key_values=cache, use_cache=True
         ).last_hidden_state
@@ -247,7 +252,7 @@ class LocalPolicy:
     def _packed(self, rows: list, wanted: list[np.ndarray] | None = None) -> Packed:
         return (pack if self.packs else pad)(rows, self.device, wanted)
 
-    def _precision(self):
+    def precision(self):
         """What the plan asks of matrix products in scoring and training."""
         if self.plan.training.autocast == "none":
             return nullcontext()
@@ -257,7 +262,7 @@ class LocalPolicy:
         return torch.from_numpy(array).to(tensor)
 
     @torch.no_grad()
-    def _set_weights(self, weights: dict[str, torch.Tensor]) -> None:
+    def set_weights(self, weights: dict[str, torch.Tensor]) -> None:
         for name, weight in self.trainable.items():
             weight.copy_(weights[name])
 

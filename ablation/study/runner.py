@@ -261,6 +261,7 @@ class Study:
         self.prompts = Prompts(self.plan, self.problems, self.tokenizer)
         policy = LocalPolicy(self.plan, base, adapter, self.ids.end, self.ids.end[0] if pad is None else pad)
         self.prompts.check_context(policy.context, self.plan.sampling.max_tokens)
+        policy.self_test()
         self._policy = policy
         self.engine = engine(self.plan.policy.threads, self.plan.model.dtype)
         self.sampler = StageSampler(
