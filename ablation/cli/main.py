@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from ablation.cli import arms, audit, journal, ledger, measure, plan, prepare, run, status, verdict
+from ablation.cli import arms, audit, journal, ledger, measure, plan, prepare, problems, run, status, verdict
 from ablation.errors import AblationError, ExitCode, UsageError
 
 
@@ -51,6 +51,7 @@ app.add_typer(audit.app, name="audit")
 app.add_typer(journal.app, name="journal")
 app.add_typer(ledger.app, name="ledger")
 app.command("measure")(measure.measure)
+app.add_typer(problems.app, name="problems")
 app.command("prepare")(prepare.prepare)
 app.command("run")(run.run)
 app.command("status")(status.status)

@@ -171,6 +171,10 @@ def _problem(values: Any, where: str) -> Problem:
         from ablation.problems.graders.code_tests import read_tests
 
         read_tests(values["tests"], f"{where}: tests")
+    if grader == "reasoning_gym":
+        from ablation.problems.graders.reasoning_gym import read_entry
+
+        read_entry(values["entry"], f"{where}: entry")
     return Problem(*(values[name] for name in _ALWAYS), values.get("gold", ""), tuple(tags), **objects)
 
 

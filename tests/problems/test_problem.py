@@ -25,6 +25,46 @@ def test_problem_line_is_what_load_problems_reads(tmp_path):
     assert list(load(tmp_path, *map(problem_line, written)).values()) == written
 
 
+ENTRY = '{"dataset": "chain_sum", "seed": 7, "index": 0, "config": {}, "metadata": {}}'
+GYM = GOOD.replace('"integer"', '"reasoning_gym"').replace('"gold"', f'"entry": {ENTRY}, "gold"')
+CODE = (
+    '{"id": "c", "source": "s", "prompt": "?", "grader": "code", '
+    '"tests": {"kind": "stdin", "cases": [{"stdin": "1", "stdout": "2"}]}}'
+)
+
+
+def test_objects_come_back_as_they_were_written(tmp_path):
+    problems = load(tmp_path, GYM, CODE)
+    assert problems["a-1"].entry["dataset"] == "chain_sum" and problems["a-1"].tests is None
+    assert problems["c"].tests["cases"] == [{"stdin": "1", "stdout": "2"}] and problems["c"].gold == ""
+    assert load(tmp_path, *map(problem_line, problems.values())) == problems
+
+
+def test_parquet_gives_what_json_lines_give(tmp_path):
+    import json
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    lines = [GOOD.replace("a-1", "t")[:-1] + ', "tags": ["x"]}', GYM, CODE]
+    rows = [json.loads(line) for line in lines]
+    for row in rows:
+        row |= {name: json.dumps(row[name]) for name in ("entry", "tests") if name in row}
+    names = ["id", "source", "prompt", "grader", "gold", "tags", "entry", "tests"]
+    path = tmp_path / "problems.parquet"
+    pq.write_table(pa.table({name: [row.get(name) for row in rows] for name in names}), path)
+    assert load_problems(path) == load(tmp_path, *lines)
+    pq.write_table(
+        pa.table({"id": ["a", "b"], "source": ["s", "s"], "prompt": ["?", " "], "grader": ["exact"] * 2, "gold": ["x", "y"]}),
+        path,
+    )
+    with pytest.raises(UsageError, match=r"problems\.parquet:2: prompt: is empty"):
+        load_problems(path)
+    path.write_text("{}")
+    with pytest.raises(UsageError, match=r"problems\.parquet: not a Parquet file"):
+        load_problems(path)
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -41,6 +81,14 @@ def test_problem_line_is_what_load_problems_reads(tmp_path):
         (GOOD.replace('"a-1"', '"a@low"'), ":3: id: `a@low` is not an id"),
         (GOOD.replace('"gold": "2"', '"gold": "2", "gold": "3"'), ":3: gold: the field is there twice"),
         (GOOD.replace('"gold"', '"tags": "x", "gold"'), ":3: tags: must be a list of texts"),
+        (GYM.replace('"seed": 7', '"seed": "7"'), ":3: entry.seed: found '7', not int"),
+        (GYM.replace(f'"entry": {ENTRY}, ', ""), ":3: entry: found nothing, not an object"),
+        (
+            GOOD.replace('"gold"', f'"entry": {ENTRY}, "gold"'),
+            ":3: entry: only for grader `reasoning_gym`, found grader `integer`",
+        ),
+        (CODE.replace('"tests"', '"gold": "1", "tests"'), ":3: gold: grader `code` has tests, no gold"),
+        (CODE[: CODE.index(', "tests"')] + "}", ":3: tests: found nothing, not an object"),
         (b'{"id": "\xc3', ":3: not UTF-8"),
         ("[" * 100_000, ":3: n"),
     ],

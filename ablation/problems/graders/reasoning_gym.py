@@ -43,18 +43,17 @@ class Entry:
     metadata: dict[str, Any]
 
 
-def read_entry(problem: Problem) -> Entry:
-    """The entry of `problem`. Raises `UsageError` naming the field that is wrong."""
-    entry = problem.entry or {}
-    where = f"problem `{problem.id}`: entry"
-    unknown = sorted(set(entry) - set(_FIELDS))
+def read_entry(entry: dict[str, Any] | None, where: str) -> Entry:
+    """A problem's entry. Raises `UsageError` with `where` and the field that is wrong."""
+    values = entry or {}
+    unknown = sorted(set(values) - set(_FIELDS))
     if unknown:
         raise UsageError(f"{where}: unknown field `{unknown[0]}`", hint=f"Known fields: {', '.join(_FIELDS)}.")
     for name, kind in _FIELDS.items():
-        if name not in entry or not isinstance(entry[name], kind) or isinstance(entry[name], bool):
-            found = f"found {entry[name]!r}, not {kind.__name__}" if name in entry else "is missing"
+        if name not in values or not isinstance(values[name], kind) or isinstance(values[name], bool):
+            found = f"found {values[name]!r}, not {kind.__name__}" if name in values else "is missing"
             raise UsageError(f"{where}.{name}: {found}", hint="`ablation problems make reasoning-gym` writes entries.")
-    return Entry(**entry)
+    return Entry(**values)
 
 
 def read_answer(text: str) -> str:
@@ -74,7 +73,7 @@ def grade_many(pairs: Sequence[tuple[Problem, str]], workers: int = 1, limits: L
     items = []
     for place in asked:
         problem = pairs[place][0]
-        entry = read_entry(problem)
+        entry = read_entry(problem.entry, f"problem `{problem.id}`: entry")
         items.append([entry.dataset, entry.config, problem.prompt, problem.gold, entry.metadata, answers[place]])
     grades = [Grade("no_answer", None, "empty")] * len(pairs)
     for place, found in zip(asked, run_items(WORK, items, limits=limits, workers=workers), strict=True):
@@ -84,7 +83,6 @@ def grade_many(pairs: Sequence[tuple[Problem, str]], workers: int = 1, limits: L
 
 def gold_answer(problem: Problem) -> str | None:
     """The gold between the tags of an answer."""
-    read_entry(problem)
     return f"<answer>{problem.gold}</answer>"
 
 

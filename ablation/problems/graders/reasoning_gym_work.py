@@ -18,8 +18,8 @@ _EVALUATED = ("binary_matrix", "n_queens", "spiral_matrix", "string_insertion")
 _PARSED = ("countdown", "intermediate_integration", "polynomial_multiplication", "puzzle24", "simple_integration")
 _ARITHMETIC = re.compile(r"(?:[A-Za-z]+|\d+(?:\.\d*)?|\.\d+|[\s+\-*/^(),!])*")
 _FUNCTIONS = frozenset(
-    ["sin", "cos", "tan", "cot", "sec", "csc", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "exp", "log", "ln", "sqrt", "pi", "Abs", "erf", "erfi", "Si", "Ci", "Ei"]
-)  # fmt: skip
+    ["sin", "cos", "tan", "cot", "sec", "csc", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"]
+) | {"exp", "log", "ln", "sqrt", "pi", "Abs", "erf", "erfi", "Si", "Ci", "Ei"}
 
 
 def prepare() -> None:

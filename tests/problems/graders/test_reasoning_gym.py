@@ -92,7 +92,7 @@ def test_a_dataset_that_does_not_exist_is_a_grader_error_and_refused():
 )
 def test_an_entry_names_the_field_that_is_wrong(entry, said):
     with pytest.raises(UsageError, match=said):
-        check_problems({"p": Problem("p", "s", "?", "reasoning_gym", "1", entry=entry)})
+        grade(Problem("p", "s", "?", "reasoning_gym", "1", entry=entry), "1")
 
 
 def test_another_version_is_refused(monkeypatch):

@@ -1,0 +1,152 @@
+"""Problem sets that are written out once, to a file that a plan then names by digest: generators, wheels, a hub."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ablation.errors import UsageError
+from ablation.files import write_bytes
+from ablation.problems.digest import fingerprint
+from ablation.problems.grade import check_problems
+from ablation.problems.problem import Problem, problem_line
+
+_BATCH = 50
+
+
+@dataclass(frozen=True)
+class Made:
+    """Problems, and how many items of the generator were passed over."""
+
+    problems: list[Problem]
+    repeated: int = 0
+    refused: int = 0
+
+
+def write_problems(path: Path, problems: Iterable[Problem]) -> None:
+    """Write `problems` as JSON Lines; the file appears whole."""
+    write_bytes(path, "".join(problem_line(problem) + "\n" for problem in problems).encode())
+
+
+def reasoning_gym_problems(name: str, size: int, seed: int, config: dict[str, Any] | None = None) -> Made:
+    """The first `size` problems of a `reasoning-gym` dataset that have a gold which grades as correct, each text once.
+
+    Item i of a dataset is drawn from seed + i, so sets of nearby seeds share items.
+
+    Raises:
+        UsageError: the package is missing or of another version, the dataset or a setting does not exist, or none of 50 items in
+        a row can be used.
+    """
+    dataset = _gym_dataset(name, seed, config or {})
+    problems: list[Problem] = []
+    seen: set[str] = set()
+    repeated = refused = start = 0
+    while len(problems) < size:
+        batch = []
+        for place in range(start, start + min(_BATCH, size - len(problems))):
+            problem = _gym_problem(dataset[place], name, seed, place, config or {})
+            text = problem and fingerprint(problem).text
+            if problem is None:
+                refused += 1
+            elif text in seen:
+                repeated += 1
+            else:
+                seen.add(text)
+                batch.append(problem)
+            start = place + 1
+        failed = {line.split("`")[1] for line in check_problems({problem.id: problem for problem in batch})}
+        refused += len(failed)
+        problems += [problem for problem in batch if problem.id not in failed]
+        if start >= len(problems) + _BATCH and len(problems) < start / 2:
+            raise UsageError(
+                f"reasoning-gym {name}: of {start} items {repeated} repeat another and {refused} have no gold that can be graded",
+                hint="Ask for fewer, change its settings, or choose another dataset.",
+            )
+    return Made(problems, repeated, refused)
+
+
+def _gym_dataset(name: str, seed: int, config: dict[str, Any]) -> Any:
+    from ablation.plan.section import did_you_mean
+    from ablation.problems.graders.reasoning_gym import gym_version
+
+    gym_version()
+    import reasoning_gym
+    from reasoning_gym.factory import DATASETS
+
+    if name not in DATASETS:
+        raise UsageError(f"reasoning-gym has no dataset `{name}`{did_you_mean(name, DATASETS)}", hint="Its gallery lists them.")
+    try:
+        return reasoning_gym.create_dataset(name, size=1_000_000_000, seed=seed, **config)  # items are drawn one by one
+    except (TypeError, ValueError, AssertionError) as error:
+        raise UsageError(f"reasoning-gym {name}: {error}", hint="Look at the dataset's configuration class.") from error
+
+
+def _gym_problem(item: dict[str, Any], name: str, seed: int, place: int, config: dict[str, Any]) -> Problem | None:
+    """None if the item has no gold, or if what it is scored by cannot be written down."""
+    try:
+        metadata = json.loads(json.dumps(item["metadata"]))
+    except (TypeError, ValueError):
+        return None
+    if not isinstance(item["answer"], str):
+        return None
+    entry = {"dataset": name, "seed": seed, "index": place, "config": config, "metadata": metadata}
+    return Problem(f"{name}-{seed}-{place}", name, item["question"].strip(), "reasoning_gym", item["answer"], entry=entry)
+
+
+@dataclass(frozen=True)
+class HubColumns:
+    """Which columns of a data set become which fields."""
+
+    prompt: str
+    gold: str
+    id: str | None = None
+    gold_after: str | None = None
+    """The gold is what follows the last of these marks, for instance `####`."""
+
+
+def hub_problems(
+    name: str, split: str, grader: str, columns: HubColumns, config: str | None = None, revision: str | None = None
+) -> list[Problem]:
+    """The rows of one split of a data set, on the Hugging Face hub or in a folder, as problems of one grader.
+
+    Raises:
+        UsageError: the package is missing, the hub or the data set cannot be reached, or a row has no such column.
+    """
+    problems = []
+    for place, row in enumerate(_hub_rows(name, split, config, revision)):
+        where = f"{name} {split}, row {place}"
+        values = {}
+        for field, column in (("prompt", columns.prompt), ("gold", columns.gold), ("id", columns.id)):
+            if column is None:
+                continue
+            if row.get(column) is None:
+                raise UsageError(f"{where}: column `{column}` is missing", hint=f"The columns are: {', '.join(row)}.")
+            values[field] = str(row[column])
+        if columns.gold_after is not None:
+            values["gold"] = values["gold"].rpartition(columns.gold_after)[2]
+        source = re.sub(r"[^A-Za-z0-9._+-]+", "-", Path(name).name)
+        problem_id = values.get("id", f"{source}-{split}-{place}")
+        problems.append(Problem(problem_id, source, values["prompt"], grader, values["gold"].strip()))
+    return problems
+
+
+def _hub_rows(name: str, split: str, config: str | None, revision: str | None) -> Iterator[dict[str, Any]]:
+    try:
+        import datasets
+    except ImportError:
+        hint = "Install it: pip install 'ablation[problems]'"
+        raise UsageError("a data set of the hub needs the package datasets", hint=hint) from None
+    datasets.disable_progress_bars()
+    try:
+        rows = datasets.load_dataset(name, config, split=split, revision=revision)
+    except Exception as error:  # the package and those below it raise a dozen kinds
+        said = " ".join(str(error).split())[:300]
+        raise UsageError(
+            f"{name}: could not be loaded: {type(error).__name__}: {said}",
+            hint="Is the hub in reach, and are name, configuration and split right? A folder of JSONL files works, too.",
+        ) from error
+    yield from rows
