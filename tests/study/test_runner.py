@@ -5,7 +5,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from safetensors.numpy import load_file
 
+from ablation.plan.lock import lock_plan
 from ablation.rollouts.journal_chain import read_journal
 
 from .mini import ablation, contents, mini_tree, write_plan
@@ -157,7 +159,83 @@ def test_a_run_never_goes_on_under_another_engine(finished, tmp_path):
     refused = ablation(tmp_path, "run", "--arm", "XK", more={"ATEN_CPU_CAPABILITY": "default"})
     assert refused.returncode == 3, refused.stderr
     assert "this run began with another engine: cpu_capability" in refused.stderr and "Traceback" not in refused.stderr
+    assert "`ablation plan deviate plans/mini.yaml --opens engine --seen results --reason ...`" in refused.stderr
     assert contents(run) == before
     again = ablation(tmp_path, "run", "--arm", "XK")
     assert again.returncode == 0, again.stderr
     assert contents(run) == contents(finished / "runs" / "mini")
+
+
+def test_another_engine_is_a_deviation_that_journal_and_labels_tell_of(finished, tmp_path):
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
+    run = tmp_path / "runs" / "mini"
+    (run / "verdict.json").unlink(missing_ok=True)
+    shutil.rmtree(run / "main" / "XK" / "readout")
+    why = ["--seen", "results", "--reason", "The first machine is gone.", "--opens", "engine"]
+    assert ablation(tmp_path, "plan", "deviate", "plans/mini.yaml", *why).returncode == 0
+    done = ablation(tmp_path, "run", "--arm", "XK", more={"ATEN_CPU_CAPABILITY": "default"})
+    assert done.returncode == 0, done.stderr
+    assert "goes on with another engine (cpu_capability" in done.stderr and "under deviation 1" in done.stderr
+    [changed] = [event for event in read_journal(run / "journal.jsonl") if event["event"] == "engine_changed"]
+    assert changed["began"]["cpu_capability"] != changed["now"]["cpu_capability"] and changed["deviation"] == 1
+    verdict = json.loads(ablation(tmp_path, "verdict", "--json").stdout)
+    assert verdict["label"].endswith(" (deviation 1)")
+    assert any("main/XK: the engine changed between sweep and readout: cpu_capability" in note for note in verdict["notes"])
+
+
+def test_updates_without_a_signal_are_named_and_leave_adapter_and_optimizer_as_they_were(tmp_path):
+    """Cut after four tokens, every rollout earns 0: no group says anything."""
+    tree = mini_tree()
+    tree["sampling"] |= {"max_tokens": 4}
+    write_plan(tmp_path, tree)
+    lock_plan(tmp_path / "plans" / "mini.yaml")
+    done = ablation(tmp_path, "run", "--arm", "C")
+    assert done.returncode == 0, done.stderr
+    assert "main/C: update 1: no_signal: no step: the rewards of every group are all equal" in done.stderr
+    run = tmp_path / "runs" / "mini"
+    audit = json.loads((run / "main/C/update-2/audit.json").read_text())
+    assert (audit["step"]["outcome"], audit["step"]["stepped"], audit["step"]["loss"]) == ("no_signal", False, 0.0)
+    assert len(audit["weights"]["no_signal_cells"]) == 4 and audit["metrics"]["mismatch_mean"] is None
+    [event] = [one for one in read_journal(run / "journal.jsonl") if one["event"] == "update_trained" and one["update"] == 2]
+    assert event["outcome"] == "no_signal"
+    sweep, readout = (json.loads((run / f"main/{stage}/stage.json").read_text()) for stage in ("start/sweep", "C/readout"))
+    assert sweep["info"]["adapter_sha256"] == readout["info"]["adapter_sha256"]
+    shown = ablation(tmp_path, "status").stdout
+    assert "arm      main/C: 2 of 2 updates, readout: yes; update 1: no_signal; update 2: no_signal\n" in shown
+
+
+def test_a_pause_and_the_way_on_through_the_command_line(finished, tmp_path):
+    """The same study with an extension whose check fires as soon as anything is clean: REPLICATED is not needed under a deviation."""
+    tree = mini_tree()
+    own = [{"name": "any_clean", "measure": "clean", "compare": "value", "op": ">", "limit": 0}]
+    tree["extension"] = {"arms": ["XK"], "updates": 4, "checks": [3, 4], "damage": own}
+    write_plan(tmp_path, tree)
+    lock_plan(tmp_path / "plans" / "mini.yaml")
+    assert ablation(tmp_path, "run", "--arm", "XK").returncode == 0
+    refused = ablation(tmp_path, "run", "--arm", "XK", "--continue-to", "4")
+    assert refused.returncode == 4 and "needs REPLICATED; the verdict on this run is INCOMPLETE" in refused.stderr
+    deviate = ("plan", "deviate", "plans/mini.yaml", "--seen", "results", "--reason", "To see how it goes on.", "--opens")
+    assert ablation(tmp_path, *deviate, "extension").returncode == 0
+    for _ in range(2):
+        paused = ablation(tmp_path, "run", "--arm", "XK", "--continue-to", "4")
+        assert paused.returncode == 5, paused.stderr
+        assert "main/XK: the check after update 3 pauses the extension: any_clean: clean rollouts above 0" in paused.stderr
+    assert "--opens extension-pause:XK@3 --seen results" in paused.stderr
+    assert "loading" not in paused.stderr  # the second time there is nothing to sample before it says so
+    shown = ablation(tmp_path, "status").stdout
+    assert "extend   main/XK: update 3 of 4, checks: 3 DAMAGED, 4 no; paused by the check after update 3\n" in shown
+    assert ablation(tmp_path, *deviate, "extension-pause:XK@3").returncode == 0
+    assert "next     ablation run --arm XK --continue-to 4" not in shown
+    on = ablation(tmp_path, "run", "--arm", "XK", "--continue-to", "4")
+    assert on.returncode == 5 and "the check after update 4 pauses the extension" in on.stderr
+    run = tmp_path / "runs" / "mini"
+    for k in (1, 2, 3, 4):
+        state = load_file(run / f"main/XK/update-{k}/checkpoint/optimizer.safetensors")
+        steps = {int(value) for name, value in state.items() if name.startswith("step/")}
+        assert steps == {k}  # the moments of update 3 are those of update 2, carried on
+    updates = [[row.cell for row in stage_rows(tmp_path, f"main/XK/update-{k}")] for k in (1, 2, 3, 4)]
+    assert set(updates[2] + updates[3]) == set(updates[0] + updates[1]) and updates[2:] != updates[:2]
+    finished_run = contents(finished / "runs" / "mini")
+    same = [name for name in finished_run if name.startswith("main/XK/update-") and name.endswith((".json", ".safetensors"))]
+    found = contents(run)
+    assert same and [name for name in same if "stage.json" not in name and found[name] != finished_run[name]] == []
