@@ -51,7 +51,7 @@ def read_code(text: str) -> str | None:
     """The program in a visible answer, None if there is none (the rule is above)."""
     marked = unmarked = fence = None
     mark, lines = "", []
-    for line in text.splitlines():
+    for line in text.replace("\r\n", "\n").split("\n"):
         found = _FENCE.fullmatch(line.rstrip())
         if fence is None:
             if found:

@@ -142,7 +142,7 @@ def run_check(channel, nonce, setup, read):
         module.check(candidate)
     except BaseException as error:
         return channel.send(nonce, b"F" if asked else b"E", error_name(error))
-    channel.send(nonce, b"P" if asked else b"E", b"candidate was never called")
+    channel.send(nonce, b"P" if asked else b"E")
 
 
 def run_program(channel, nonce):

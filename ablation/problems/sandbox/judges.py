@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import marshal
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,7 +45,7 @@ class Judges:
                 "source": source,
                 "entry_point": entry_point,
                 "memory_mb": 2 * limits.memory_mb,
-                "seconds": _whole(limits.seconds),
+                "seconds": math.ceil(limits.seconds) + 2,  # of processor time; the parent's clock ends it before
             }
             judge.send(b"K", marshal.dumps(setup), time.monotonic() + limits.seconds)
             yield judge
@@ -52,7 +53,3 @@ class Judges:
             judge.close()
             raise
         self._idle.append(judge)
-
-
-def _whole(seconds: float) -> int:
-    return max(1, int(-(-seconds // 1)))

@@ -37,6 +37,7 @@ def problem(tests: dict, name: str = "p") -> Problem:
         ("````python\n```\na\n```\n````", "```\na\n```\n"),
         ("  ``` Python title='x'\na = 1\n  ```", "a = 1\n"),
         ("```python\r\na = 1\r\n```\r\n", "a = 1\n"),
+        ("```python\na = '\u2028\x0c'\n```", "a = '\u2028\x0c'\n"),
         ("```python\n```", "\n"),
         ("    ```python\n    a = 1\n    ```", None),
         ("```python\na = 1", None),

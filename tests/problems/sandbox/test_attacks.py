@@ -9,7 +9,7 @@ import pytest
 
 from .needs import check, function, grade, needs_sandbox, stdin
 
-pytestmark = needs_sandbox
+pytestmark = [needs_sandbox, pytest.mark.slow]
 FIRST, SECOND = 840_100_729, 913_377_431
 CALLS = function([[3], FIRST], [[4], SECOND], seconds=1.5)
 PRINTS = stdin(["3\n", f"{FIRST}\n"], ["4\n", f"{SECOND}\n"], seconds=1.5)
