@@ -9,7 +9,7 @@ import numpy as np
 
 from ablation.errors import IncompleteError, IntegrityError
 from ablation.plan.model import Loops
-from ablation.problems.grade import grade
+from ablation.problems.grade import Grade, grade_all
 from ablation.problems.problem import Problem
 from ablation.rollouts.cjk import cjk_share
 from ablation.rollouts.loops import find_loops
@@ -85,7 +85,6 @@ def outcomes(stage: Stage, problems: Mapping[str, Problem], loops: Loops) -> Out
     """
     thinking = split(stage)
     visible = thinking.closed | ~thinking.opened
-    grades, failed = [], []
     for row in range(len(stage)):
         problem = problems.get(stage.problem[row])
         if problem is None:
@@ -96,9 +95,13 @@ def outcomes(stage: Stage, problems: Mapping[str, Problem], loops: Loops) -> Out
             )
         if not visible[row] and stage.answer_text[row]:
             raise IntegrityError(f"rollout {stage.name(row)}: has an answer text, but its thinking was never closed")
-        grades.append(grade(problem, stage.answer_text[row]) if visible[row] else None)
-        if grades[-1] is not None and grades[-1].status == "grader_error":
-            failed.append(stage.name(row))
+    graded = np.flatnonzero(visible)
+    grades: list[Grade | None] = [None] * len(stage)
+    for row, one in zip(
+        graded, grade_all([(problems[stage.problem[row]], stage.answer_text[row]) for row in graded]), strict=True
+    ):
+        grades[row] = one
+    failed = [stage.name(row) for row, one in enumerate(grades) if one is not None and one.status == "grader_error"]
     if failed:
         shown = ", ".join(failed[:5]) + (f" and {len(failed) - 5} more" if len(failed) > 5 else "")
         raise IncompleteError(

@@ -53,6 +53,26 @@ def test_every_kind_of_rollout():
     assert found.cell[0] == "p1@low"
 
 
+def test_rows_of_several_graders_keep_their_places():
+    problems = PROBLEMS | {"root": Problem("root", "sums", "Root of 8?", "math", r"2\sqrt{2}")}
+    answers = [
+        ("root", r"\boxed{\sqrt{8}}"),
+        ("p1", "7"),
+        ("root", "no box"),
+        ("root", r"\boxed{3}"),
+        ("p1", "8"),
+        ("root", r"\boxed{8^{1/2}}"),
+    ]
+    rows = [
+        rollout(OF, [*THINK, CLOSE, 7, END], problem=name, index=place, answer=answer)
+        for place, (name, answer) in enumerate(answers)
+    ]
+    found = outcomes(stage_of(OF, rows), problems, Loops())
+    assert found.correct.tolist() == [True, True, False, False, False, True]
+    assert found.no_answer.tolist() == [False, False, True, False, False, False]
+    assert found.extracted.tolist() == [r"\sqrt{8}", "7", None, "3", "8", "8^{1/2}"]
+
+
 def test_an_answer_inside_thinking_is_never_graded():
     """Case A02: the text of an open thinking holds the right number, and it counts for nothing."""
     found = of(dict(ids=[*THINK, 7, END], thinking="it is 7"))
