@@ -6,8 +6,9 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
+from ablation.plan.explain import found
 from ablation.plan.section import (
     LARGEST,
     Decay,
@@ -75,11 +76,21 @@ class ArmAdam(Section):
     """Instead of `training.optimizer.max_grad_norm`."""
 
 
+def _schema_with_library(schema: dict[str, Any]) -> None:
+    """For editors: `library` may stand in the place of the fields that an arm must have."""
+    meaning = "Takes every field from this arm of the library; fields beside it replace its own."
+    schema["properties"]["library"] = {"enum": list(library_arms()), "description": meaning}
+    schema["required"].remove("weighting")
+    schema["anyOf"] = [{"required": ["weighting"]}, {"required": ["library"]}]
+
+
 class Arm(Section):
     """One training run: `library: NAME` takes every field from that arm of the library, and fields beside it replace its own.
 
     Every field that is left out is what the control of the study did.
     """
+
+    model_config = ConfigDict(json_schema_extra=_schema_with_library)
 
     weighting: Literal[tuple(WEIGHTINGS)]
     """How an advantage becomes the weight of each token; the formulas are in `ablation arms`."""
@@ -117,11 +128,15 @@ class Arm(Section):
     @model_validator(mode="before")
     @classmethod
     def _from_library(cls, data: Any) -> Any:
-        if not isinstance(data, dict) or "library" not in data:
+        if not isinstance(data, dict):
+            return data
+        if "library" not in data:
+            near = [key for key in data if key not in cls.model_fields and did_you_mean(key, ["library"])]
+            refuse_any([((key,), "unknown field; did you mean `library`?") for key in near])
             return data
         known, name = library_arms(), data["library"]
         if not isinstance(name, str) or name not in known:
-            refuse_any([(("library",), f"found `{name}`; the library has {', '.join(known)}{did_you_mean(name, known)}")])
+            refuse_any([(("library",), f"found {found(name)}; the library has {', '.join(known)}{did_you_mean(name, known)}")])
         return known[name] | {key: value for key, value in data.items() if key != "library"}
 
     @model_validator(mode="after")

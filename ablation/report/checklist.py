@@ -135,7 +135,7 @@ def _arms(plan: Plan, item: _Part) -> Iterator[Item]:
         f"The mean thinking length that the sweep of {plan.main_family} will have." if s0 == "sweep" else f"{number(s0)} tokens.",
         "It scales every gradient: a number that is known only after the first rollouts was not promised before them.",
     )
-    bonus = plan.training.reward.length_bonus
+    bonus = max(plan.training.reward_of(arm).length_bonus for arm in plan.arms.values())
     yield item(
         "what length is rewarded against",
         bonus == 0,

@@ -47,6 +47,7 @@ def plan_summary(loaded: LoadedPlan, lock_state: dict[str, Any], flops: float | 
         "lock": lock_state,
         "control": plan.verdict.replication.control,
         "arms": arm_differences(plan),
+        "library": library_sources(loaded),
         "families": {name: family.seed for name, family in plan.families.items()},
         "cells": {effort: len(ids) for effort, ids in plan.problems.cells.items()},
         "update_cells": sizes,
@@ -76,6 +77,16 @@ def arm_differences(plan: Plan) -> dict[str, dict[str, Any]]:
         name: fields if fields is control else {key: value for key, value in fields.items() if value != control.get(key)}
         for name, fields in flat.items()
     }
+
+
+def library_sources(loaded: LoadedPlan) -> dict[str, str]:
+    """Arm -> which arm of the library it was taken from and what was replaced; arms that are written out are left out."""
+    sources = {}
+    for name, given in loaded.document.value["arms"].items():
+        if "library" in given:
+            own = [key for key in given if key != "library"]
+            sources[name] = f"the library's {given['library']}" + (f", with its own {', '.join(own)}" if own else "")
+    return sources
 
 
 def _flat(fields: dict[str, Any]) -> dict[str, Any]:
@@ -144,7 +155,8 @@ def plan_page(loaded: LoadedPlan, summary: dict[str, Any]) -> RenderableType:
         pairs([("plan", summary["digest"]), ("file", summary["bytes_sha256"]), ("lock", lock_words(summary["lock"]))]),
     )
     section(f"Arms, in plan order ({SAME} = as the control {summary['control']})", _arms(plan, summary["arms"]))
-    notes = [(name, arm.note) for name, arm in plan.arms.items() if arm.note]
+    sources = {name: (summary["library"].get(name), arm.note) for name, arm in plan.arms.items()}
+    notes = [(name, ": ".join(filter(None, texts))) for name, texts in sources.items() if any(texts)]
     if notes:
         parts.append(Padding(pairs(notes), (0, 0, 0, 2)))
     section("Schedule", pairs(schedule_rows(plan, summary)))
@@ -183,9 +195,21 @@ def pairs(rows: Iterable[tuple[str, str]]) -> Table:
     return table
 
 
+WIDEST_TABLE = 6
+"""Columns of fields that a terminal has room for; with more of them each arm lists what it does otherwise."""
+
+
+def listed_fields(fields: Iterable[tuple[str, Any]]) -> str:
+    """`weighting rollout, truncated apart`."""
+    return ", ".join(f"{name} {shown_value(value)}" for name, value in fields)
+
+
 def _arms(plan: Plan, arms: dict[str, dict[str, Any]]) -> Table:
     control = plan.verdict.replication.control
     fields = [key for key in arms[control] if any(key in fields for name, fields in arms.items() if name != control)]
+    if len(fields) > WIDEST_TABLE:
+        own = {name: [(key, found[key]) for key in fields if key in found] for name, found in arms.items()}
+        return pairs((name, listed_fields(found) or SAME) for name, found in own.items())
     table = Table(box=None, padding=(0, 1), pad_edge=False, show_edge=False)
     table.add_column("arm")
     for field in fields:

@@ -36,7 +36,7 @@ def review(loaded: LoadedPlan, summary: dict[str, Any], luck: Power, proved: dic
     return summary | {
         "rules": rules,
         "verdict": verdict_words(plan, rules),
-        "arms": arms_side_by_side(plan, summary["arms"]),
+        "arms": arms_side_by_side(plan, summary["arms"], summary["library"]),
         "schedule": {"families": drawn(plan), "facts": schedule_rows(plan, summary), "extension": extension_rows(plan)},
         "cost": summary["cost"] | {"facts": cost_rows(plan, summary["cost"])},
         "proofs": proved["proofs"],
@@ -179,8 +179,11 @@ def _later(plan: Plan) -> list[dict[str, str]]:
     return rows
 
 
-def arms_side_by_side(plan: Plan, differences: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Fields in which any arm differs, each arm's values of them, its formula and words; and what is the same in all."""
+def arms_side_by_side(plan: Plan, differences: dict[str, dict[str, Any]], library: dict[str, str]) -> dict[str, Any]:
+    """Fields in which any arm differs, each arm's values of them, its formula and words; and what is the same in all.
+
+    `library` says of an arm that was taken from the library which one it was.
+    """
     control = plan.verdict.replication.control
     base = differences[control]
     fields = [key for key in base if any(key in changed for name, changed in differences.items() if name != control)]
@@ -191,7 +194,8 @@ def arms_side_by_side(plan: Plan, differences: dict[str, dict[str, Any]]) -> dic
             {"field": key, "value": shown_value(own.get(key, base[key])), "differs": name != control and key in own}
             for key in fields
         ]
-        words = arm_in_words(arm, plan.training)
+        words = [f"It is {library[name]}."] if name in library else []
+        words += arm_in_words(arm, plan.training)
         rows.append({"name": name, "note": arm.note, "values": values, "formula": arm_formula(arm), "words": words})
     training = plan.training
 

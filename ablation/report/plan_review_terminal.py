@@ -11,7 +11,16 @@ from rich.table import Table
 from rich.text import Text
 
 from ablation.report.checklist import OPEN, by_part
-from ablation.report.plan_page import EXTENSION_TITLE, SAME, deviation_words, lock_words, pairs, resource_words
+from ablation.report.plan_page import (
+    EXTENSION_TITLE,
+    SAME,
+    WIDEST_TABLE,
+    deviation_words,
+    listed_fields,
+    lock_words,
+    pairs,
+    resource_words,
+)
 from ablation.report.plan_review import NOW
 from ablation.report.terminal import clean
 
@@ -118,6 +127,13 @@ def _rules(rows: Sequence[dict[str, str]]) -> Table:
 
 
 def _arms(arms: dict[str, Any]) -> Table:
+    if len(arms["fields"]) > WIDEST_TABLE:
+        rows = []
+        for row in arms["rows"]:
+            control = row["name"] == arms["control"]
+            own = [(one["field"], one["value"]) for one in row["values"] if one["differs"] or control]
+            rows.append((row["name"], listed_fields(own) or SAME))
+        return pairs(rows)
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False)
     for name in ("arm", *arms["fields"]):
         table.add_column(Text(name), overflow="fold")

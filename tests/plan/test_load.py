@@ -131,6 +131,60 @@ def test_number_forms_are_the_same_plan(plan_path, plan_text, form):
             "kl: {beta: 0.05, damp_only: true}",
             "arms.XK.kl.damp_only: needs `advantages: positive` (it damps positive weights)",
         ),
+        (
+            "weighting: rollout}",
+            "weighting: rollout, truncation_penalty: 0.5}",
+            "arms.N.truncation_penalty: goes with `truncated: penalize`; with `keep` it would do nothing",
+        ),
+        (
+            "weighting: rollout}",
+            "weighting: rollout, truncated: penalize}",
+            "arms.N.truncated: `penalize` needs `truncation_penalty`",
+        ),
+        (
+            "weighting: rollout}",
+            "weighting: rollout, truncated: mask, finish_push: 0.1}",
+            "arms.N.finish_push: weighs truncated rollouts; `truncated: mask` leaves them without weight",
+        ),
+        (
+            "weighting: rollout}",
+            "weighting: rollout, advantages: positive, finish_push: 0.1}",
+            "arms.N.finish_push: puts negative weight on truncated rollouts; `advantages: positive` forbids it",
+        ),
+        (
+            "weighting: rollout}",
+            "weighting: rollout, baseline: none, scale: std}",
+            "arms.N.scale: `std` needs a baseline: it is the spread around it",
+        ),
+        (
+            "weighting: rollout}",
+            "weighting: rollout, baseline: none, advantages: positive}",
+            "arms.N.advantages: without a baseline no advantage is negative, so `positive` would do nothing",
+        ),
+        ("weighting: rollout}", "weighting: rollout, clip: {low: 1.5}}", "arms.N.clip.low: found the number 1.5; allowed: a number <= 1"),
+        ("weighting: rollout}", "weighting: rollout, clip: {lo: 0.1}}", "arms.N.clip.lo: unknown field; did you mean `low`?"),
+        (
+            "weighting: rollout}",
+            "weighting: rollout, optimizer: {beta1: 1}}",
+            "arms.N.optimizer.beta1: found the number 1; allowed: a number < 1",
+        ),
+        (
+            "weighting: rollout}",
+            "library: Dr_GPRO}",
+            'arms.N.library: found the text "Dr_GPRO"; the library has C, N, X, XP, XK, P, GRPO, DAPO, Dr_GRPO, RLOO; '
+            "did you mean `Dr_GRPO`?",
+        ),
+        ("weighting: rollout}", "libary: N}", "arms.N.libary: unknown field; did you mean `library`?"),
+        ("weighting: rollout}", "library: [N]}", "arms.N.library: found a list; the library has C, N, X, XP, XK, P, GRPO, DAPO, Dr_GRPO, RLOO"),
+        ("weighting: rollout}", "library:}", "arms.N.library: found nothing (null); the library has C, N, X, XP, XK, P, GRPO, DAPO, Dr_GRPO, RLOO"),
+        ("weighting: rollout}", "library: 3}", "arms.N.library: found the number 3; the library has C, N, X, XP, XK, P, GRPO, DAPO, Dr_GRPO, RLOO"),
+        ("weighting: rollout}", "library: XK, kl: {beta: 0}}", "arms.N.kl.beta: found the number 0; allowed: a number > 0"),
+        (
+            "weighting: rollout}",
+            "library: DAPO, finish_push: 0.1}",
+            "arms.N.finish_push: weighs truncated rollouts; `truncated: mask` leaves them without weight",
+        ),
+        ("weighting: rollout}", "library: P, advantages: all}", "arms.N.kl.damp_only: needs `advantages: positive` (it damps positive weights)"),
         ("  parameters: 1000000\n", "", "model.parameters: is missing; it needs `parameters: ...` (Parameters of the base model: "
          "what `plan show` computes time and memory from)"),
     ],
@@ -139,6 +193,28 @@ def test_one_fault_one_message(plan_text, old, new, expected):
     assert plan_text.count(old) >= 1
     found = problems(plan_text.replace(old, new, 1))
     assert [line.split(": ", 1)[1] for line in found] == [expected]
+
+
+def test_what_stands_beside_library_replaces_the_librarys_own():
+    text = (PLANS / "quickstart.yaml").read_text()
+    text = text.replace("N: {weighting: rollout}", "N: {library: XK, kl: {beta: 0.1}, learning_rate: 1e-5}")
+    text = text.replace("X: {weighting: rollout, truncated: apart}", "X: {library: GRPO, clip: null}")
+    arms = parse_plan(PLANS / "quickstart.yaml", text.encode()).plan.arms
+    assert (arms["N"].truncated, arms["N"].kl.beta, arms["N"].learning_rate) == ("apart", 0.1, 1e-5)
+    assert arms["X"].clip is None and arms["X"].kl.unit == "advantage"
+
+
+def test_an_arm_by_name_and_the_same_one_written_out_are_one_plan(plan_path, plan_text):
+    by_name = plan_text.replace("weighting: rollout}", "library: N, note: a}", 1)
+    written = plan_text.replace("weighting: rollout}", "weighting: rollout, note: a}", 1)
+    assert parse_plan(plan_path, by_name.encode()).digest == parse_plan(plan_path, written.encode()).digest
+
+
+def test_the_place_of_a_combination_that_only_arises_after_the_override(plan_text):
+    """`finish_push` is the library's, so the arm itself is pointed at."""
+    text = plan_text.replace("weighting: rollout}", "library: XP, truncated: mask}", 1)
+    [line] = problems(text)
+    assert line.startswith(f"{line_of(text, 'library: XP')}:3: arms.N.finish_push: weighs truncated rollouts")
 
 
 def test_place_is_that_of_the_value_or_of_the_key(plan_text):

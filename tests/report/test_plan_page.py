@@ -9,7 +9,7 @@ from rich.console import Console
 from ablation.plan.load import load_plan
 from ablation.report.plan_page import duration, plan_page, plan_summary
 from ablation.report.terminal import Page
-from tests.plan.conftest import write_plan
+from tests.plan.conftest import TEXT, write_plan
 
 PLANS = Path(__file__).parents[2] / "plans"
 GOLDEN = Path(__file__).parent / "plan_page.txt"
@@ -63,6 +63,49 @@ def test_the_hardware_and_its_rate_are_stated_and_move_the_estimate(tmp_path):
     assert (cpu["hardware"], gpu["hardware"]) == ("16 CPU threads", "one data-center GPU")
     assert cpu["seconds"] == pytest.approx(625 * gpu["seconds"])
     assert "about 4 years on 16 CPU threads at an assumed 1.6e11" in " ".join(page(PLANS / "tessera.yaml").split())
+
+
+LIBRARY = """\
+  C: {library: C}
+  N: {library: N, note: mine}
+  XK: {library: XK, kl: {beta: 0.1}}
+  GRPO: {library: GRPO, learning_rate: 1e-5}
+"""
+
+
+def with_arms(arms: str, more: str = "") -> str:
+    start, end = TEXT.index("  C: {weighting"), TEXT.index("families:")
+    return (TEXT[:start] + arms + TEXT[end:]).replace("  updates: 5\n", f"  updates: 5\n{more}")
+
+
+def test_an_arm_of_the_library_says_so_and_what_it_has_of_its_own(tmp_path):
+    text = page(write_plan(tmp_path, with_arms(LIBRARY)))
+    assert "  C     the library's C: the study's control\n" in text
+    assert "  N     the library's N, with its own note: mine\n" in text
+    assert "  XK    the library's XK, with its own kl: X, with a KL anchor toward the start\n" in text
+    assert "the library's" not in page(write_plan(tmp_path))
+
+
+def test_arms_with_many_differences_are_listed_and_not_squeezed(tmp_path):
+    text = page(write_plan(tmp_path, with_arms(LIBRARY)))
+    assert "  N     weighting rollout\n" in text
+    assert "  XK    weighting rollout, truncated apart, kl.beta 0.1\n" in text
+    words = " ".join(text.split())
+    assert "GRPO weighting grpo, tokens response, scale std, learning_rate 1e-05, clip.low 0.2, clip.high 0.2, kl.beta" in words
+    assert "C weighting token, tokens thinking, scale none" in words  # the control has every field in which another differs
+
+
+def test_a_part_that_is_not_there_differs_from_one_at_its_defaults(tmp_path):
+    arms = "  C: {weighting: token}\n  clipped: {weighting: token, clip: {}}\n  K: {weighting: token, kl: {beta: 1}}\n"
+    differences = plan_summary(load_plan(write_plan(tmp_path, with_arms(arms))), {"state": "not locked"})["arms"]
+    assert differences["clipped"] == {"clip.low": 0.2, "clip.high": 0.2}
+    assert differences["K"] == {"kl.beta": 1.0}
+
+
+def test_training_that_is_not_the_default_is_shown(tmp_path):
+    more = "  optimizer: {name: adamw, weight_decay: 0.1, max_grad_norm: 1}\n  autocast: bfloat16\n"
+    words = " ".join(page(write_plan(tmp_path, with_arms(LIBRARY, more))).split())
+    assert "AdamW from empty moments, weight decay 0.1, gradients of norm 1 at most, s0 sweep, autocast bfloat16" in words
 
 
 @pytest.mark.parametrize(
