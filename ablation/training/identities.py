@@ -101,5 +101,5 @@ def _gap(weights: dict[str, Any]) -> float:
 
 
 def _of(part: float, whole: float) -> float:
-    """|part| / whole; infinite for something of nothing."""
-    return abs(part) / whole if whole else math.inf if part else 0.0
+    """|part| / whole; 1 for something of nothing."""
+    return abs(part) / whole if whole else float(part != 0)

@@ -19,6 +19,7 @@ from ablation.plan.lock import LockedPlan
 from ablation.plan.model import START
 from ablation.problems.problem import Problem, load_problems
 from ablation.rollouts.folder import RunFolder
+from ablation.rollouts.grades import grades_of
 from ablation.rollouts.journal_chain import check_journal
 from ablation.rollouts.outcomes import Outcomes, outcomes
 from ablation.rollouts.stage import Stage
@@ -97,9 +98,9 @@ def audit_run(
     reader = _Reader(root, locked)
     journal = check_journal(root, locked.digest)
     trained = {
-        (event["arm"], event["update"]): event.get("audit_sha256")
+        (event.get("arm"), event.get("update")): event.get("audit_sha256")
         for event in journal.events
-        if event["event"] == "update_trained"
+        if event.get("event") == "update_trained"
     }
     found, unbound = [], False
     for family in families:
@@ -140,7 +141,7 @@ class _Reader:
         stage = self.stage(self.run.update(family, arm_name, k), family, arm_name, "update", k)
         weightless = _weightless(arm, stage)
         try:
-            audit = json.loads(path.read_bytes())
+            audit = json.loads(path.read_bytes(), parse_constant=_no_number)
             if audit["update"] != k:
                 raise ValueError("another update")
             checks = identities(arm, audit, weightless=weightless)
@@ -158,7 +159,8 @@ class _Reader:
 
     def recompute(self, arm: Arm, stage: Stage, audit: dict[str, Any]) -> Recomputed:
         """`audit` against what the rollouts of `stage` give."""
-        own = outcomes(stage, self.problems(), self.plan.loops)
+        folder = self.run.update(stage.info.family, stage.info.arm, stage.info.update)
+        own = outcomes(stage, self.problems(), self.plan.loops, grades_of(folder, stage, self.problems()))
         why_not = _needs_model(arm, stage, audit)
         # Where the model would be needed, everything but the weights is still compared.
         weighed = arm.model_copy(update={"clip": None, "kl": None if why_not else arm.kl})
@@ -187,7 +189,8 @@ class _Reader:
         return Recomputed(why_not is None, why_not, exact, differs)
 
     def _sweep(self, family: str) -> Outcomes:
-        return outcomes(self.stage(self.run.sweep(family), family, START, "sweep", 0), self.problems(), self.plan.loops)
+        stage = self.stage(self.run.sweep(family), family, START, "sweep", 0)
+        return outcomes(stage, self.problems(), self.plan.loops, grades_of(self.run.sweep(family), stage, self.problems()))
 
     def _problems(self) -> dict[str, Problem]:
         wanted = self.locked.lock.resources.get("problems.training", {}).get("sha256")
@@ -197,6 +200,10 @@ class _Reader:
                 hint="Put back the copy that the run began with.",
             )
         return load_problems(self.run.problems)
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no JSON")
 
 
 def _weightless(arm: Arm, stage: Stage) -> int:

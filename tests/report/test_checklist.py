@@ -68,6 +68,13 @@ def test_stating_it_closes_it(tmp_path, topic, old, new, says):
     assert says in found.says
 
 
+def test_a_length_term_of_one_arm_alone_is_still_a_length_term(tmp_path):
+    old = "learning_rate: 2e-5  # a rate\narms:\n  C: {weighting: token}"
+    new = "learning_rate: 2e-5\n  reward: {length_bonus: 0}\narms:\n  C: {weighting: token, reward: {length_bonus: 0.1}}"
+    found = items(tmp_path, (old, new))["what length is rewarded against"]
+    assert (found.state, found.says[:29]) == (OPEN, "Each cell's mean clean length")
+
+
 def test_stop_rules_that_lack_logprob(tmp_path):
     old = 'logprob_fell, measure: logprob, compare: change, op: "<=", limit: -0.3'
     new = 'not_finite, measure: nonfinite, op: ">", limit: 0'

@@ -75,6 +75,16 @@ def tessera():
     return content(PLANS / "tessera.yaml")
 
 
+def test_an_arm_of_the_library_says_so_in_both_forms(tmp_path):
+    text = TEXT.replace("N: {weighting: rollout}", "N: {library: GRPO, kl: null}")
+    found = content(write_plan(tmp_path, text))
+    for page in (text_page(found), Tags(review_html(found)).text):
+        words = " ".join(page.split())
+        assert "It is the library's GRPO, with its own kl." in words
+        assert "c × A_i × s0 / L_i" in words and "clip.high" in words
+        assert "c: 0 for a token that the clip leaves without gradient" in words
+
+
 def test_golden_page(tmp_path, monkeypatch):
     """Kept in golden/plan_review.txt; read every change to it before you keep it."""
     write_plan(tmp_path)

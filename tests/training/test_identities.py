@@ -51,6 +51,12 @@ def test_a_net_weight_of_one_part_in_a_million_is_not_zero():
     assert found(N, net_weight=8e-10)["net_zero"] is True
 
 
+def test_a_net_weight_of_no_weight_at_all_is_found():
+    nothing = {"absolute_weight": 0.0, "by_source": {}, "by_effort": {}}
+    assert found(N, **nothing)["net_zero"] is True
+    assert found(N, **nothing, net_weight=1e-12)["net_zero"] is False
+
+
 def test_a_source_whose_net_is_not_zero_is_found_though_the_whole_is():
     one, other = PART | {"net_weight": 0.1, "net_share": 0.025}, PART | {"net_weight": -0.1, "net_share": -0.025}
     assert found(N, by_source={"math": one, "code": other})["net_zero"] is False

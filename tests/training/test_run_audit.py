@@ -148,7 +148,7 @@ def test_a_source_that_was_renamed_is_found(study):
     assert line == "main/C/update-1: weights.by_source has other, products; the rollouts have products, sums"
 
 
-@pytest.mark.parametrize("content", [b"{", b"[]", b"{}", b'{"update": 1, "weights": 3}', b'{"update": 2}'])
+@pytest.mark.parametrize("content", [b"{", b"[]", b"{}", b'{"update": 1, "weights": 3}', b'{"update": 2}', b'{"update": NaN}'])
 def test_what_is_no_audit_is_refused(study, content):
     locked, run = study
     run.audit("main", "N", 1).write_bytes(content)
