@@ -253,13 +253,15 @@ def extension_rows(plan: Plan) -> list[tuple[str, str]]:
     found = plan.extension
     if found is None:
         return []
+    first, last = plan.training.updates + 1, found.updates
+    further = f"{first} to {last}" if last > first else f"{last}"
     arm = "the first stable one in plan order" if found.arms == FIRST_STABLE else ", ".join(found.arms)
     own = "the damage rules" if found.damage is None else "its own rules"
     return [
         ("arm", f"{arm}, in family {extension_family(plan)}"),
         (
             "updates",
-            f"{plan.training.updates + 1} to {found.updates}, from the last checkpoint and its optimizer state; the cells are "
+            f"{further}, from the last checkpoint and its optimizer state; the cells are "
             f"shuffled anew every {plan.training.updates}",
         ),
         (
@@ -267,7 +269,7 @@ def extension_rows(plan: Plan) -> list[tuple[str, str]]:
             f"after {_listed(found.checks)}: {plan.sweep_rollouts} rollouts against the family's sweep; the run pauses if one of "
             f"{own} holds",
         ),
-        ("eligible", f"the checkpoints after {_listed(eligible_checks(found))}, where the check finds no damage"),
+        ("eligible", f"for a later choice: what is saved after {_listed(eligible_checks(found))}, if its check finds no damage"),
     ]
 
 

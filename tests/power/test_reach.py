@@ -28,6 +28,36 @@ def of(tmp_path):
     return tried
 
 
+OWN = "extension: {{updates: 8, checks: [8], damage: [{}]}}\n"
+
+
+def test_rules_of_an_extensions_checks_are_tried_too(of):
+    rule = "{name: more_cut, measure: truncated, compare: change, op: '>=', limit: 20}"
+    found = of(rule, rule, TEXT + OWN.format(rule))
+    assert (found.group, found.holds_at, found.fails_at, found.problem) == ("extension", 20, 19, None)
+    idle = "{name: idle, measure: cjk_share, compare: ratio_low, op: '>=', limit: 0.5}"
+    assert "can never be said" in of(idle, idle, TEXT + OWN.format(idle)).problem
+
+
+@pytest.mark.parametrize(
+    ("rule", "holds_at", "fails_at"),
+    [
+        ('{name: apart, measure: mismatch_p99, op: ">", limit: 0.2}', 0.22, 0.2),
+        ('{name: off, measure: mismatch_outside, op: ">=", limit: 0.1}', 0.1, 0.09),
+        ('{name: steep, measure: grad_norm, op: ">", limit: 100}', 110, 100),
+        ('{name: sure, measure: entropy, op: "<", limit: 0.1}', 0.09, 0.1),
+    ],
+)
+def test_measures_of_sampler_and_trainer_can_stop_a_run(of, rule, holds_at, fails_at):
+    found = of(STOP, rule)
+    assert (found.holds_at, found.fails_at) == (pytest.approx(holds_at), pytest.approx(fails_at))
+
+
+def test_a_share_of_tokens_is_at_most_one(of):
+    found = of(STOP, '{name: off, measure: mismatch_outside, op: ">", limit: 1}')
+    assert found.problem == "found 1; the number is 0 to 1, so the rule never holds and decides nothing"
+
+
 def test_every_rule_of_the_plans_here_can_hold_and_not_hold(quickstart, tessera):
     for loaded, count in ((quickstart, 7), (tessera, 17)):
         found = reach(loaded.plan, fired_rule)

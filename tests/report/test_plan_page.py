@@ -42,8 +42,27 @@ def test_nothing_is_lost_or_cut_at_any_width(monkeypatch, tmp_path, width):
         "10of12pairspass",
         "182,452,224sampled",
         "5,568=696insweeps+2,436inupdates+2,436inreadouts",
+        "1,740morerolloutsinupdatesandchecks,onlyafterREPLICATED",
+        "thefirststableoneinplanorder,infamilymain",
+        "6to15,fromthelastcheckpointanditsoptimizerstate",
+        "afterupdates8,10and15:348rolloutsagainstthefamily'ssweep;therunpausesifoneofthedamagerulesholds",
+        "whatissavedafterupdates10and15,ifitscheckfindsnodamage",
     ):
         assert part in packed
+
+
+def test_checks_with_rules_of_their_own_show_them(tmp_path):
+    own = "[{name: few_looping, measure: looping, compare: value, op: '>', limit: 9}]"
+    path = write_plan(tmp_path, TEXT + f"extension: {{updates: 6, checks: [6], arms: [N, XK], damage: {own}}}\n")
+    text = " ".join(page(path).split())
+    for part in (
+        "arm N, XK, in family main",
+        "updates 6, from the last checkpoint",
+        "after update 6: 348 rollouts against the family's sweep; the run pauses if one of its own rules holds",
+        "Checks of the extension: the run pauses if any of these holds few_looping looping rollouts above 9",
+    ):
+        assert part in text
+    assert "Extension" not in page(write_plan(tmp_path))
 
 
 def test_the_hardware_and_its_rate_are_stated_and_move_the_estimate(tmp_path):

@@ -224,3 +224,18 @@ def test_a_checkpoint_that_is_not_whole_is_named_before_anything_is_loaded(study
         opened._policy = object()
         with pytest.raises(IntegrityError, match="update-2/checkpoint: is not what was saved after update 2"):
             opened._hold("main", "N", 2)
+
+
+def test_stop_rules_are_looked_at_before_the_next_update_also_after_a_kill(tmp_path):
+    """Update 2 was trained and saved and the runner killed before it looked: the readout must not begin."""
+    locked = lock_small(tmp_path / "plans")
+    run = start_run(tmp_path / "run", locked)
+    write_stage(run, locked, "main", "start", {"clean": 12})
+    train(run, locked, "C", 1)
+    train(run, locked, "C", 2, logprob=-0.8)
+    with (
+        open_study(locked, run.root, Said()) as opened,
+        pytest.raises(StopRuleFired, match="`logprob_fell` ended the run after update 2"),
+    ):
+        opened.run_arm("main", "C")
+    assert opened._policy is None and run.stopped("main", "C").is_file() and not run.readout("main", "C").exists()
