@@ -239,3 +239,19 @@ def test_many_updates_are_one_box(tmp_path):
     stages = found["schedule"]["families"][0]["runs"][1]["stages"]
     assert [(one["what"], one["rollouts"]) for one in stages] == [("updates 1 to 29", 348), ("readout", 348)]
     assert "updates 1 to 29 348 > readout 348" in text_page(found)
+
+
+def test_an_extension_is_in_both_pages_with_its_own_rules(tmp_path):
+    own = "[{name: few_looping, measure: looping, compare: value, op: '>', limit: 9}]"
+    found = content(write_plan(tmp_path, TEXT + f"extension: {{updates: 15, checks: [8, 15], damage: {own}}}\n"))
+    for page in (" ".join(text_page(found).split()), " ".join(Tags(review_html(found)).text.split())):
+        for part in (
+            "Extension (phase 2): more updates, only after REPLICATED",
+            "after updates 8 and 15: 348 rollouts against the family's sweep",
+            "Checks of the extension: the run pauses if any of these holds",
+            "looping rollouts above 9",
+            "10 is enough, 9 is not",
+            "damage rules once, at the readout, and at 2 checks of the extension",
+        ):
+            assert part in page or part.replace("damage", "Damage") in page, part
+    assert "Extension" not in text_page(content(write_plan(tmp_path)))
