@@ -18,20 +18,31 @@ _CJK = regex.compile(rf"[[{_SCRIPTS}]&&[\p{{L}}\p{{Nl}}]]", regex.V1)
 _LETTER = regex.compile(r"\p{L}")
 
 
+_UNKNOWN, _OTHER, _LETTER_ONLY, _CJK_LETTER = range(4)
+_kinds = np.zeros(0x110000, dtype=np.uint8)  # of each code point; _UNKNOWN until it is first met
+
+
 def cjk_share(texts: Sequence[str]) -> np.ndarray:
-    """Share of CJK letters among the letters of each of N texts, float64 [N]."""
-    encoded = [np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4") for text in texts]
-    offsets = np.concatenate([[0], np.cumsum([len(one) for one in encoded], dtype=np.int64)])
-    points = np.concatenate(encoded) if encoded else np.zeros(0, dtype="<u4")
-    used = np.unique(points)
-    cjk = np.array([_CJK.match(chr(point)) is not None for point in used], dtype=bool)
-    letter = np.array([_LETTER.match(chr(point)) is not None for point in used], dtype=bool) | cjk
-    place = np.searchsorted(used, points)
-    counts = []
-    for kind in (cjk, letter):
-        total = np.concatenate([[0], np.cumsum(kind[place])]) if len(points) else np.zeros(1, dtype=np.int64)
-        counts.append(total[offsets[1:]] - total[offsets[:-1]])
-    return counts[0] / np.maximum(counts[1], 1)
+    """Share of CJK letters among the letters of each of N texts, float64 [N]. Linear in their length."""
+    shares = np.zeros(len(texts))
+    for row, text in enumerate(texts):
+        counts = np.bincount(_kinds_of(text), minlength=4)
+        shares[row] = counts[_CJK_LETTER] / max(1, counts[_LETTER_ONLY] + counts[_CJK_LETTER])
+    return shares
+
+
+def _kinds_of(text: str) -> np.ndarray:
+    if text.isascii():
+        points = np.frombuffer(text.encode("ascii"), dtype=np.uint8)
+    else:
+        points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+    kinds = _kinds[points]
+    if not kinds.all():
+        for point in np.unique(points[kinds == _UNKNOWN]):
+            letter = chr(point)
+            _kinds[point] = _CJK_LETTER if _CJK.match(letter) else _LETTER_ONLY if _LETTER.match(letter) else _OTHER
+        kinds = _kinds[points]
+    return kinds
 
 
 def visible_cjk(texts: Sequence[str]) -> np.ndarray:

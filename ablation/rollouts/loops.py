@@ -7,8 +7,9 @@ times: short units (dots, digits, table rules) need many repeats, long blocks th
 Strong loop: the share of `gram`-token windows that occurred before in the same thinking is at least `repeated_share`. It
 catches repeats with small changes and nested units. It needs 4 * gram windows, so that short regular text does not count.
 
-Stretches are found from k-grams: where R windows of k tokens in a row have their previous occurrence g tokens back, a stretch
-of R + k - 1 + g tokens has period g. Small k finds short stretches, large k those whose unit itself repeats shorter pieces.
+Stretches with a unit of up to `SHORT` tokens are found by comparing every token with the one g before, for each g. Longer units
+are found from windows: where R windows of k tokens in a row have their previous occurrence g tokens back, a stretch of
+R + k - 1 + g tokens has period g. Small k finds short stretches, large k those whose unit itself repeats shorter pieces.
 """
 
 from __future__ import annotations
@@ -18,8 +19,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from ablation.plan.model import Loops
+from ablation.rollouts.windows import Windows
 
-GRAMS = (2, 8, 32, 128, 512, 2048)
+GRAMS = (8, 32, 128, 512, 2048)
+SHORT = 32
+BLOCK = 65_536
+"""Tokens that are looked at together: a block takes sequences while it has fewer, so that it fits into the cache."""
 STRONG_WINDOWS = 4
 """A strong loop needs this many times `gram` windows."""
 
@@ -44,55 +49,91 @@ class LoopReport:
 def find_loops(token_ids: np.ndarray, offsets: np.ndarray, loops: Loops) -> LoopReport:
     """Loops in N packed token sequences: sequence i is `token_ids[offsets[i]:offsets[i + 1]]`. O(T log T) time."""
     offsets = np.asarray(offsets, dtype=np.int64)
-    rows, lengths = len(offsets) - 1, np.diff(offsets)
-    row_of = np.repeat(np.arange(rows), lengths)
-    longest = int(lengths.max(initial=0))
-    start, period, length = (np.zeros(rows, dtype=np.int64) for _ in range(3))
-    among = np.arange(len(token_ids))
-    hashes = _Hashes(token_ids)
-    for k in (k for k in GRAMS if k < longest):
-        # a window that occurs once cannot hold or begin a longer one that occurs twice, so each k looks at fewer positions
-        position, gap, among = _gaps(hashes.grams(k), offsets, row_of, k, among)
-        first, count, gap = _runs(position, gap)
-        stretch = count + k - 1 + gap
-        # length / g >= 2 + short_unit / g^2, without a division
-        enough = (stretch >= loops.min_tokens) & (stretch >= loops.min_repeats * gap)
-        enough &= (stretch - 2 * gap) * gap >= loops.short_unit
-        first, stretch, gap = first[enough], stretch[enough], gap[enough]
-        row = row_of[first]
-        # the longest of each row; of equally long ones the shortest unit, then the earliest
-        order = np.lexsort((first, gap, -stretch, row))
-        row, best = np.unique(row[order], return_index=True)
-        best = order[best]
-        longer = stretch[best] > length[row]
-        row, best = row[longer], best[longer]
-        start[row], period[row], length[row] = first[best] - gap[best] - offsets[row], gap[best], stretch[best]
-    windows = np.maximum(lengths - loops.gram + 1, 0)
-    share = np.zeros(rows)
-    if windows.any():
-        position, _, _ = _gaps(_Hashes(token_ids).grams(loops.gram), offsets, row_of, loops.gram, np.arange(len(token_ids)))
-        share = np.bincount(row_of[position], minlength=rows) / np.maximum(windows, 1)
-    strong = (windows >= STRONG_WINDOWS * loops.gram) & (share >= loops.repeated_share)
-    return LoopReport(periodic=length > 0, start=start, period=period, length=length, repeated_share=share, strong=strong)
+    rows = len(offsets) - 1
+    report = LoopReport(
+        periodic=np.zeros(rows, dtype=bool),
+        start=np.zeros(rows, dtype=np.int64),
+        period=np.zeros(rows, dtype=np.int64),
+        length=np.zeros(rows, dtype=np.int64),
+        repeated_share=np.zeros(rows),
+        strong=np.zeros(rows, dtype=bool),
+    )
+    first = 0
+    while first < rows:
+        after = max(first + 1, int(np.searchsorted(offsets, offsets[first] + BLOCK, side="right")) - 1)
+        ids = np.ascontiguousarray(token_ids[offsets[first] : offsets[after]])
+        _look(ids, offsets[first : after + 1] - offsets[first], loops, report, slice(first, after))
+        first = after
+    return report
 
 
-def _gaps(
-    hashes: np.ndarray, offsets: np.ndarray, row_of: np.ndarray, k: int, among: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of the sorted positions `among`: (those whose k-gram occurred before in its row, tokens back to the last time, those
-    whose k-gram occurs more than once in its row). All sorted by position.
-    """
-    position = among[among + k <= offsets[row_of[among] + 1]]
-    key = _mix(hashes[position] ^ _mix(row_of[position].astype(np.uint64)))
-    order = np.argsort(key, kind="stable")
-    ordered = key[order]
-    same = np.flatnonzero(ordered[1:] == ordered[:-1])
-    now, before = order[same + 1], order[same]
-    gap = np.zeros(len(position), dtype=np.int64)
-    gap[now] = position[now] - position[before]
-    shared = gap > 0
-    shared[before] = True
-    return position[gap > 0], gap[gap > 0], position[shared]
+def _look(ids: np.ndarray, offsets: np.ndarray, loops: Loops, report: LoopReport, rows: slice) -> None:
+    """Fill the `rows` of `report` from one block."""
+    lengths = np.diff(offsets)
+    row_T = np.repeat(np.arange(len(lengths)), lengths)
+    found = [_short_units(ids, offsets, row_T, loops)]
+    windows = Windows(ids, row_T, offsets[1:][row_T])
+    longest, k = int(lengths.max(initial=0)), GRAMS[0]
+    hashes = windows.all_of(k, loops.gram)
+    hash_T, position = hashes[k], windows.whole(k)
+    again = None  # where a window of `gram` tokens is repeated
+    while k < longest:
+        if k in GRAMS:
+            repeats = windows.repeats(hash_T, position)
+            start, count, gap = _runs(repeats.position_W, repeats.gap_W)
+            stretch = count + k - 1 + gap
+            keep = (gap > SHORT) & _enough(stretch, gap, loops)
+            found.append(np.stack([start[keep] - gap[keep], gap[keep], stretch[keep]]))
+            position = repeats.shared
+            if k == loops.gram:
+                again = repeats.position_W
+        if not len(position) or k >= GRAMS[-1]:
+            break
+        hash_T, position = windows.doubled(hash_T, k, position)
+        k *= 2
+    start, period, stretch = np.concatenate(found, axis=1)
+    row = row_T[start] if len(ids) else start
+    # the longest of each row; of equally long ones the shortest unit, then the earliest
+    order = np.lexsort((start, period, -stretch, row))
+    row, best = np.unique(row[order], return_index=True)
+    best = order[best]
+    report.start[rows][row] = start[best] - offsets[row]
+    report.period[rows][row], report.length[rows][row] = period[best], stretch[best]
+    report.periodic[rows][row] = True
+    counts = np.maximum(lengths - loops.gram + 1, 0)
+    if counts.any():
+        if again is None:
+            again = windows.repeats(hashes[loops.gram], windows.whole(loops.gram)).position_W
+        share = np.bincount(row_T[again], minlength=len(lengths)) / np.maximum(counts, 1)
+        report.repeated_share[rows] = share
+        report.strong[rows] = (counts >= STRONG_WINDOWS * loops.gram) & (share >= loops.repeated_share)
+
+
+def _enough(stretch: np.ndarray, period: np.ndarray, loops: Loops) -> np.ndarray:
+    """Whether stretches with these periods count; length / g >= 2 + short_unit / g^2, without a division."""
+    enough = (stretch >= loops.min_tokens) & (stretch >= loops.min_repeats * period)
+    return enough & ((stretch - 2 * period) * period >= loops.short_unit)
+
+
+def _short_units(ids: np.ndarray, offsets: np.ndarray, row_T: np.ndarray, loops: Loops) -> np.ndarray:
+    """(first token, period, length) of the stretches with a unit of at most `SHORT` tokens that count, int64 [3, S]."""
+    found: list[tuple[int, int, int]] = []
+    low_T = ids.astype(np.uint8)  # a quarter of the memory to compare; what is equal here is looked at again
+    for g in range(1, min(SHORT, len(ids) - 1) + 1):
+        shortest = max(loops.min_tokens, loops.min_repeats * g, 2 * g + -int(-loops.short_unit // g)) - g
+        same_T = low_T[g:] == low_T[:-g]
+        # 15 equal tokens in a row hold a whole byte of ones wherever they begin
+        if shortest >= 15 and not (np.packbits(same_T) == 255).any():
+            continue
+        same_T &= (ids[g:] == ids[:-g]) & (row_T[g:] == row_T[:-g])
+        edges = np.flatnonzero(np.diff(same_T, prepend=False, append=False))
+        begin, end = edges[::2], edges[1::2]
+        for place in np.flatnonzero(_enough(end - begin + g, np.array(g), loops) & (end - begin >= max(1, shortest))):
+            start, stretch = int(begin[place]), int(end[place] - begin[place] + g)
+            piece = ids[start : start + stretch]
+            if not any(np.array_equal(piece[p:], piece[:-p]) for p in range(1, g)):  # the smallest period is the unit
+                found.append((start, g, stretch))
+    return np.array(found, dtype=np.int64).reshape(-1, 3).T
 
 
 def _runs(position: np.ndarray, gap: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -105,43 +146,3 @@ def _runs(position: np.ndarray, gap: np.ndarray) -> tuple[np.ndarray, np.ndarray
         return empty, empty, empty
     new = np.flatnonzero(np.concatenate([[True], (np.diff(position) != 1) | (np.diff(gap) != 0)]))
     return position[new], np.diff(np.append(new, len(position))), gap[new]
-
-
-class _Hashes:
-    """64-bit hashes of the k tokens from each position on, built by doubling; meaningless where fewer than k follow."""
-
-    def __init__(self, token_ids: np.ndarray) -> None:
-        self.size, self.power = 1, _mix(token_ids.astype(np.uint64))  # hashes of `size`-grams
-
-    def grams(self, k: int) -> np.ndarray:
-        """Must be asked for growing powers of two, or once for any k. O(T log k)."""
-        result, have = None, 0
-        power, size = self.power, self.size
-        while size <= k:
-            if k & size:
-                piece = _ahead(power, have)
-                result, have = piece if result is None else _mix(result) ^ piece, have + size
-            if size * 2 > k:
-                break
-            power = _mix(_mix(power) ^ _ahead(power, size))
-            size *= 2
-        self.power, self.size = power, size
-        assert result is not None
-        return result
-
-
-def _ahead(values: np.ndarray, by: int) -> np.ndarray:
-    """`values[i + by]` at each i, zero beyond the end."""
-    if by == 0:
-        return values
-    shifted = np.zeros_like(values)
-    shifted[:-by] = values[by:]
-    return shifted
-
-
-def _mix(x: np.ndarray) -> np.ndarray:
-    """The SplitMix64 finalizer (Steele, Lea and Flood 2014): a bijection that spreads every bit."""
-    x = x + np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))

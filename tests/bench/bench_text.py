@@ -1,0 +1,59 @@
+"""The measures of a stage's texts: 348 traces of 32,768 tokens, in the process's own CPU time; and how it grows to a trace of a million."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from ablation.plan.model import Loops
+from ablation.rollouts.cjk import cjk_share, visible_cjk
+from ablation.rollouts.loops import find_loops
+
+from .row import Row
+
+TRACES, TOKENS, VOCABULARY = 348, 32_768, 150_000
+LIMIT, EXPONENT = 3.0, 1.1
+WORDS = 20_000
+
+
+def made_up(rng: np.random.Generator, traces: int, tokens: int) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Token ids that are as unevenly frequent as words, the second half of every tenth trace a loop; and texts of 3.5 characters a
+    token, some of it Chinese."""
+    ids = (rng.zipf(1.2, size=traces * tokens) % VOCABULARY).astype(np.int32)
+    for row in range(0, traces, 10):
+        unit, half = int(rng.integers(5, 400)), row * tokens + tokens // 2
+        ids[half : (row + 1) * tokens] = np.resize(ids[half : half + unit], tokens - tokens // 2)
+    letters = np.array(list("abcdefghijklmnop 漢字"))
+    words = ["".join(letters[rng.integers(0, len(letters), 7)]) for _ in range(WORDS)]
+    texts = ["".join(words[place] for place in rng.integers(0, WORDS, tokens // 2)) for _ in range(traces)]
+    return ids, np.arange(traces + 1) * tokens, texts
+
+
+def cpu_seconds(ids: np.ndarray, offsets: np.ndarray, texts: list[str]) -> float:
+    began = time.process_time()
+    find_loops(ids, offsets, Loops())
+    cjk_share(texts)
+    visible_cjk([text[-2000:] for text in texts])
+    return time.process_time() - began
+
+
+def rows() -> list[Row]:
+    rng = np.random.default_rng(0)
+    stage = made_up(rng, TRACES, TOKENS)
+    seconds = min(cpu_seconds(*stage) for _ in range(3))
+    points = []
+    for traces in (1, 4, 16, 31):
+        ids, offsets, texts = made_up(rng, traces, TOKENS)
+        one = (ids, offsets[[0, -1]], ["".join(texts)])  # the same tokens as one trace
+        points.append((len(ids), min(cpu_seconds(*one) for _ in range(5))))
+    exponent = np.polyfit(*np.log(np.array(points)).T, 1)[0]
+    return [
+        Row("loops and CJK of 348 traces of 32,768 tokens, CPU", f"{seconds:.1f} s", f"<= {LIMIT:.0f} s", seconds <= LIMIT),
+        Row(
+            "... growth with the length of one trace, 33k to 1M tokens",
+            f"n^{exponent:.2f}",
+            f"<= n^{EXPONENT}",
+            exponent <= EXPONENT,
+        ),
+    ]
