@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 
 import numpy as np
@@ -10,6 +11,7 @@ from ablation.plan.model import Loops
 from ablation.rollouts.cjk import cjk_share, visible_cjk
 from ablation.rollouts.loops import find_loops
 
+from ..rollouts.loop_texts import looping, natural, nearly_looping
 from .row import Row
 
 TRACES, TOKENS, VOCABULARY = 348, 32_768, 150_000
@@ -38,6 +40,26 @@ def cpu_seconds(ids: np.ndarray, offsets: np.ndarray, texts: list[str]) -> float
     return time.process_time() - began
 
 
+def rates() -> list[Row]:
+    """How many of the generated loops are found, and how many of the regular texts are called one, by words and by characters."""
+    rng = random.Random(11)
+    loop = [looping(rng) for _ in range(500)] + [nearly_looping(rng) for _ in range(200)]
+    regular = [text for _ in range(100) for text in natural(rng)]
+    found = []
+    for unit, settings in (("words", Loops()), ("characters", Loops(gram=24))):
+        counts = []
+        for texts in (loop, regular):
+            pieces = [text.split() if unit == "words" else text for text in texts]
+            known: dict[str, int] = {}
+            ids = np.array([known.setdefault(piece, len(known)) for one in pieces for piece in one], dtype=np.int32)
+            report = find_loops(ids, np.cumsum([0] + [len(one) for one in pieces]), settings)
+            counts.append(int((report.periodic | report.strong).sum()))
+        met = counts == [len(loop), 0]
+        what = f"loops found of {len(loop)}; called so of {len(regular)} regular texts, by {unit}"
+        found.append(Row(what, f"{counts[0]}; {counts[1]}", f"{len(loop)}; 0", met))
+    return found
+
+
 def rows() -> list[Row]:
     rng = np.random.default_rng(0)
     stage = made_up(rng, TRACES, TOKENS)
@@ -56,4 +78,5 @@ def rows() -> list[Row]:
             f"<= n^{EXPONENT}",
             exponent <= EXPONENT,
         ),
+        *rates(),
     ]

@@ -1,3 +1,4 @@
+import random
 import time
 
 import numpy as np
@@ -7,6 +8,8 @@ from hypothesis import strategies as st
 
 from ablation.plan.model import Loops
 from ablation.rollouts.loops import find_loops
+
+from .loop_texts import looping, natural, nearly_looping
 
 LOOPS = Loops()
 # Windows as long as a dozen characters say nothing about repeated sentences; characters need longer ones than words.
@@ -164,3 +167,17 @@ def test_a_million_tokens_take_seconds():
     assert time.perf_counter() - began < 15
     assert np.flatnonzero(found.periodic).tolist() == [50]
     assert found.length[50] == 10_000
+
+
+@pytest.mark.parametrize("unit", ["words", "characters"])
+def test_generated_loops_are_found_and_regular_texts_are_none(unit):
+    rng = random.Random(7)
+    loops = LOOPS if unit == "words" else CHARACTERS
+
+    def found(texts):
+        report = find_loops(*pack(*[text.split() if unit == "words" else text for text in texts]), loops)
+        return report.periodic | report.strong
+
+    assert found([looping(rng) for _ in range(200)]).all()
+    assert found([nearly_looping(rng) for _ in range(50)]).all()
+    assert not found([text for _ in range(25) for text in natural(rng)]).any()
