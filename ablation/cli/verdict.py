@@ -21,6 +21,7 @@ def verdict(
         None, "--run", help="The run folder; alone it is judged by its own copy of the plan. Left out: runs/NAME."
     ),
     measures: Path = typer.Option(None, "--measures", help="Judge the reported figures in this file, and no rollouts."),
+    regrade: bool = typer.Option(False, "--regrade", help="Grade every answer here, whatever grades are stored."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout; everything else on stderr."),
     expect: str = typer.Option(None, "--expect", metavar="LABEL", help="Exit with 10 unless the verdict has this label."),
 ) -> None:
@@ -34,6 +35,8 @@ def verdict(
         _check_label(expect)
     if measures is not None and run is not None:
         raise UsageError("--measures judges reported figures and --run a run folder; say one of them")
+    if measures is not None and regrade:
+        raise UsageError("--regrade grades rollouts, and there are none behind --measures")
     if measures is not None:
         from ablation.verdict.reported import judge_reported
 
@@ -42,7 +45,7 @@ def verdict(
         extra: dict[str, Any] = {"measures": str(measures)}
         said = [note] if note else []
     else:
-        found, judged, root, said = _judge_folder(plan, run)
+        found, judged, root, said = _judge_folder(plan, run, regrade)
         written = _write(root, found)
         extra = {"run": str(root), "written": written is None}
         said += [written] if written else []
@@ -84,14 +87,14 @@ def _plan_of_measures(option: Path | None) -> tuple[Locked, str | None]:
     return loaded, f"note: {path} is not locked, so nothing shows that its rules are older than these figures"
 
 
-def _judge_folder(plan: Path | None, run: Path | None) -> tuple[Verdict, Plan, Path, list[str]]:
+def _judge_folder(plan: Path | None, run: Path | None, regrade: bool) -> tuple[Verdict, Plan, Path, list[str]]:
     """The verdict on a run folder, its plan, the folder, and what to say on stderr."""
     from ablation.cli.run_folder import find_run
     from ablation.verdict.run import judge_run
 
     locked, root, options = find_run(plan, run)
     notes = [f"note: {warning}" for warning in locked.warnings]
-    return judge_run(root, locked, options), locked.plan, root, notes
+    return judge_run(root, locked, options, regrade=regrade), locked.plan, root, notes
 
 
 def _write(root: Path, found: Verdict) -> str | None:

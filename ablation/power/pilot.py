@@ -13,6 +13,7 @@ from ablation.power.kinds import CUBE, KINDS
 from ablation.power.rates import Mean, Rates, pilot_rates
 from ablation.problems.problem import load_problems
 from ablation.rollouts.folder import RunFolder, stage_file
+from ablation.rollouts.grades import grades_of
 from ablation.rollouts.outcomes import Outcomes, outcomes
 from ablation.rollouts.store import read_stage
 
@@ -39,7 +40,8 @@ def read_pilot(folder: Path, loaded: LoadedPlan, concentration: float | None) ->
     problems = RunFolder(folder.parents[2] if len(folder.parents) > 2 else folder).problems
     if not problems.is_file():
         problems = locate(plan.problems.training, loaded.path)
-    own = outcomes(stage, load_problems(problems), plan.loops)
+    known = load_problems(problems)
+    own = outcomes(stage, known, plan.loops, grades_of(folder, stage, known))
     names = [f"{problem}@{effort}" for problem, effort in plan.cells]
     counts_KC = np.array([np.bincount(kinds(own.take(own.cell == name)), minlength=KINDS) for name in names])
     sampled = int((counts_KC.sum(axis=1) > 0).sum())

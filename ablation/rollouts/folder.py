@@ -87,6 +87,11 @@ def measures_file(stage: Path) -> Path:
     return stage / "measures.json"
 
 
+def grades_file(stage: Path) -> Path:
+    """What the graders said of each rollout."""
+    return stage / "grades.json"
+
+
 def part_file(stage: Path, number: int) -> Path:
     """`part-000.parquet`, `part-001.parquet`, ..."""
     return stage / f"part-{number:03d}.parquet"

@@ -2,7 +2,8 @@
 
 The journal binds the rollouts: `stage_sampled` holds the digest of the stage's `stage.json`, which holds those of its parts;
 `update_trained`, `arm_stopped`, `check_judged` and `extension_stopped` hold those of `audit.json`, `stopped.json`,
-`check.json` and `extension-stopped.json`.
+`check.json` and `extension-stopped.json`, `stage_graded` that of `grades.json`. Rollouts that were sampled elsewhere have
+`stage_imported` in place of `stage_sampled`.
 It is written before the stage is marked as complete, so a kill can leave an event without its stage, but never a
 stage without its event: a stage, checkpoint or stop that the journal does not tell of means that the journal was cut.
 """
@@ -19,7 +20,9 @@ from ablation.errors import IntegrityError
 from ablation.files import MARKER, sha256_file
 from ablation.rollouts.folder import RunFolder
 
-PROGRESS = ("part_written", "stage_sampled", "update_trained")
+COMPLETED = ("stage_sampled", "stage_imported")
+"""Events of a complete stage."""
+PROGRESS = ("part_written", *COMPLETED, "update_trained")
 """Events after which somebody may have seen how the run goes."""
 
 
@@ -29,6 +32,8 @@ class JournalState:
 
     chain: Chain
     notes: tuple[str, ...] = ()
+    stale_grades: tuple[str, ...] = ()
+    """Stages whose `grades.json` is an earlier one than the newest event tells of: grading them again was interrupted."""
 
     @property
     def head(self) -> Head:
@@ -75,9 +80,11 @@ def check_journal(root: Path, plan_digest: str, kept: Head | None = None) -> Jou
     untold = _untold(disk, chain.records)
     if untold:
         more = f" (and {len(untold) - 1} more)" if len(untold) > 1 else ""
+        hint = "Put the journal back from a copy. If there is none, this run has no proof of its history."
+        if untold[0].endswith("grades.json than the one that is there"):
+            hint = "Put the file back from a copy, or remove it: `ablation grade` grades the rollouts anew."
         raise IntegrityError(
-            f"{run.journal}: {untold[0]}{more}: the journal was cut, or that was put there by other means",
-            hint="Put the journal back from a copy. If there is none, this run has no proof of its history.",
+            f"{run.journal}: {untold[0]}{more}: the journal was cut, or that was put there by other means", hint=hint
         )
     if kept is not None:
         chain.check_head(kept, "the given head")
@@ -89,7 +96,7 @@ def check_journal(root: Path, plan_digest: str, kept: Head | None = None) -> Jou
             f"{run.journal}: after line {len(chain.records)} there are {len(chain.torn)} bytes that are no whole line: "
             "a runner is at work or was killed there, or the end was changed",
         )
-    return JournalState(chain, notes)
+    return JournalState(chain, notes, _stale_grades(disk, chain.records))
 
 
 @dataclass(frozen=True)
@@ -106,6 +113,8 @@ class _Disk:
     """`stopped.json` or `extension-stopped.json` of an arm -> its SHA-256."""
     checks: dict[str, str]
     """`check.json` of a check -> its SHA-256."""
+    grades: dict[str, str]
+    """`grades.json` of a stage -> its SHA-256."""
 
 
 def _on_disk(run: RunFolder) -> _Disk:
@@ -127,6 +136,7 @@ def _on_disk(run: RunFolder) -> _Disk:
         audits=audits,
         stops=digests("*/*/stopped.json", "*/*/extension-stopped.json"),
         checks=digests("*/*/check-*/check.json"),
+        grades=digests("*/*/*/grades.json"),
     )
 
 
@@ -136,7 +146,7 @@ def _untold(disk: _Disk, events: list[dict[str, Any]]) -> list[str]:
     def of(kind: str) -> list[dict[str, Any]]:
         return [event for event in events if event.get("event") == kind]
 
-    sampled = {event.get("stage"): event.get("stage_sha256") for event in of("stage_sampled")}
+    sampled = {event.get("stage"): event.get("stage_sha256") for kind in COMPLETED for event in of(kind)}
     trained = {(event.get("arm"), f"update-{event.get('update')}"): event.get("audit_sha256") for event in of("update_trained")}
     stopped = {f"{event.get('arm')}/stopped.json": event.get("stopped_sha256") for event in of("arm_stopped")}
     stopped |= {f"{event.get('arm')}/extension-stopped.json": event.get("stopped_sha256") for event in of("extension_stopped")}
@@ -166,11 +176,31 @@ def _untold(disk: _Disk, events: list[dict[str, Any]]) -> list[str]:
         if (stopped | judged).get(path) not in (None, digest)
     ]
     lines += [f"does not tell of the result of a check, {path}" for path in disk.checks if path not in judged]
+    told = _graded(events)
+    for path, digest in disk.grades.items():
+        if path not in told:
+            lines.append(f"does not tell of the grades in {path}")
+        elif digest not in told[path]:
+            lines.append(f"tells of another {path} than the one that is there")
     for path in disk.stops:
         arm, _, record = path.rpartition("/")
         if path not in stopped:
             lines.append(f"does not tell that a stop rule ended {arm}, which has a {record}")
     return lines
+
+
+def _graded(events: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """`grades.json` of a stage -> every digest that it was told to have, oldest first."""
+    found: dict[str, list[str]] = {}
+    for event in events:
+        if event.get("event") == "stage_graded":
+            found.setdefault(f"{event.get('stage')}/grades.json", []).append(str(event.get("grades_sha256")))
+    return found
+
+
+def _stale_grades(disk: _Disk, events: list[dict[str, Any]]) -> tuple[str, ...]:
+    told = _graded(events)
+    return tuple(path.rpartition("/")[0] for path, digest in disk.grades.items() if digest != told[path][-1])
 
 
 def _verdicts_head(path: Path) -> Head | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ablation.ledger.ledger import Ledger
-from ablation.rollouts.journal_chain import read_journal_chain
+from ablation.rollouts.journal_chain import COMPLETED, read_journal_chain
 
 
 def use_of(stage: str) -> str:
@@ -22,6 +22,7 @@ def unmarked_stages(ledger: Ledger, runs: Path) -> list[str]:
     lines = []
     for journal in sorted(runs.glob("*/journal.jsonl")):
         for event in read_journal_chain(journal).records:
-            if event["event"] == "stage_sampled" and (event["plan"], event["stage"]) not in marked:
-                lines.append(f"{journal}: {event['stage']} was sampled at {event['time']}, and the ledger has no mark of it")
+            if event["event"] in COMPLETED and (event["plan"], event["stage"]) not in marked:
+                done = event["event"].removeprefix("stage_")
+                lines.append(f"{journal}: {event['stage']} was {done} at {event['time']}, and the ledger has no mark of it")
     return lines

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
 
-from ablation.errors import IncompleteError, IntegrityError
+from ablation.errors import IncompleteError
 from ablation.plan.model import Loops
-from ablation.problems.grade import Grade, grade_all
+from ablation.problems.outcome import Grade
 from ablation.problems.problem import Problem
 from ablation.rollouts.cjk import cjk_share
+from ablation.rollouts.grades import grade_rows
 from ablation.rollouts.loops import find_loops
 from ablation.rollouts.stage import Stage
 from ablation.rollouts.thinking import split
@@ -76,37 +77,25 @@ class Outcomes:
         return self.take(np.lexsort((self.index, self.effort, self.problem)))
 
 
-def outcomes(stage: Stage, problems: Mapping[str, Problem], loops: Loops) -> Outcomes:
-    """Grade and measure every rollout of `stage`.
+def outcomes(
+    stage: Stage, problems: Mapping[str, Problem], loops: Loops, grades: Sequence[Grade | None] | None = None
+) -> Outcomes:
+    """Grade and measure every rollout of `stage`. `grades`: what `grades.grades_of` gives, else they are computed here.
 
     Raises:
         IncompleteError: a grader failed on some rows (a failure is never a wrong answer).
-        IntegrityError: a rollout's problem is unknown or has another source, or an answer is stored where there can be none.
+        IntegrityError: as `grades.answers`.
     """
     thinking = split(stage)
     visible = thinking.closed | ~thinking.opened
-    for row in range(len(stage)):
-        problem = problems.get(stage.problem[row])
-        if problem is None:
-            raise IntegrityError(f"rollout {stage.name(row)}: there is no problem `{stage.problem[row]}`")
-        if problem.source != stage.source[row]:
-            raise IntegrityError(
-                f"rollout {stage.name(row)}: source is `{stage.source[row]}`, its problem's is `{problem.source}`"
-            )
-        if not visible[row] and stage.answer_text[row]:
-            raise IntegrityError(f"rollout {stage.name(row)}: has an answer text, but its thinking was never closed")
-    graded = np.flatnonzero(visible)
-    grades: list[Grade | None] = [None] * len(stage)
-    for row, one in zip(
-        graded, grade_all([(problems[stage.problem[row]], stage.answer_text[row]) for row in graded]), strict=True
-    ):
-        grades[row] = one
+    if grades is None:
+        grades = grade_rows(stage, problems)
     failed = [stage.name(row) for row, one in enumerate(grades) if one is not None and one.status == "grader_error"]
     if failed:
         shown = ", ".join(failed[:5]) + (f" and {len(failed) - 5} more" if len(failed) > 5 else "")
         raise IncompleteError(
             f"{stage.info.family}/{stage.info.arm}/{stage.info.stage}: the grader failed on {len(failed)} rollouts: {shown}",
-            hint="A grader's failure is not a wrong answer: repair the grader or the problem's gold and run the command again.",
+            hint="A grader's failure is not a wrong answer. Repair what made it fail, then run `ablation grade`.",
         )
     truncated = stage.truncated
     found = find_loops(stage.token_ids[thinking.take], thinking.offsets, loops)

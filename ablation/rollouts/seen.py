@@ -10,7 +10,7 @@ from ablation.errors import GateError, IntegrityError
 from ablation.plan.choose import lock_path
 from ablation.plan.deviations import SEEN, Deviation, check_continues, deviations_path, read_deviations
 from ablation.rollouts.folder import RunFolder
-from ablation.rollouts.journal_chain import PROGRESS, JournalState
+from ablation.rollouts.journal_chain import COMPLETED, PROGRESS, JournalState
 
 
 class HasDigest(Protocol):
@@ -36,7 +36,7 @@ def seen_so_far(root: Path, journal: JournalState) -> tuple[str, str]:
     """(`nothing`, `progress` or `results`, why), from the journal and the folder of the run in `root`."""
     run = RunFolder(root)
     for event in journal.events:
-        if event["event"] == "stage_sampled" and str(event.get("stage")).endswith("/readout"):
+        if event["event"] in COMPLETED and str(event.get("stage")).endswith("/readout"):
             return "results", f"the journal tells of the readout {event['stage']} at {event['time']}"
         if event["event"] in ("arm_finished", "arm_stopped"):
             return "results", f"the journal tells that {event.get('arm')} ended at {event['time']}"

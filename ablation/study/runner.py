@@ -21,6 +21,7 @@ from ablation.policy.base import Policy
 from ablation.problems.problem import load_problems
 from ablation.problems.render import token_ids
 from ablation.rollouts.folder import RunFolder, measures_file
+from ablation.rollouts.grades import grades_of
 from ablation.rollouts.journal_chain import check_journal
 from ablation.rollouts.outcomes import Outcomes, outcomes
 from ablation.rollouts.schema import Cell, StageInfo
@@ -28,6 +29,7 @@ from ablation.rollouts.store import read_stage, stage_info, stage_is_complete
 from ablation.study.deviations import take_up_deviations
 from ablation.study.environment import engine, environment
 from ablation.study.extension import check_record, deviate_command, need_readout, open_gate, paused
+from ablation.study.grading import grade_stage
 from ablation.study.journal import Journal
 from ablation.study.runlock import exclusive
 from ablation.study.sampler import Prompts, Reporter, StageSampler, stage_items
@@ -116,11 +118,17 @@ class Study:
         if not stage_is_complete(folder):
             self._hold(family, START, 0)
             self._sample(folder, family, START, "sweep", 0, plan_cells(self.plan))
-        own = outcomes(read_stage(folder), self.problems, self.plan.loops)
+        own = self._outcomes(folder)
         if not measures_file(folder).is_file():
             write_json(measures_file(folder), measure(own))
         self._sweeps[family] = own
         return own
+
+    def _outcomes(self, folder: Path) -> Outcomes:
+        """What became of the rollouts of the complete stage in `folder`, graded once."""
+        grade_stage(self.run, folder, self.problems, self.journal)
+        stage = read_stage(folder)
+        return outcomes(stage, self.problems, self.plan.loops, grades_of(folder, stage, self.problems))
 
     def _update(self, family: str, arm: str, k: int) -> bool:
         """Update `k` unless it is done, then the stop rules; whether there was anything to do."""
@@ -136,6 +144,7 @@ class Study:
         folder = self.run.update(family, arm, k)
         self._hold(family, arm, k - 1)
         self._sample(folder, family, arm, "update", k, cells_of_update(self.plan, family, k))
+        grade_stage(self.run, folder, self.problems, self.journal)
         self._held = None  # the step below moves the weights: they are nothing known until the checkpoint is on disk
         audit = train_on_stage(
             self.plan,
@@ -160,7 +169,7 @@ class Study:
             self._hold(family, arm, self.plan.training.updates)
             self._sample(folder, family, arm, "readout", self.plan.training.updates, plan_cells(self.plan))
         if not measures_file(folder).is_file():
-            write_json(measures_file(folder), measure(outcomes(read_stage(folder), self.problems, self.plan.loops)))
+            write_json(measures_file(folder), measure(self._outcomes(folder)))
 
     def _check(self, family: str, arm: str, k: int) -> bool:
         """The check after update `k`: whether there was anything to do. Raises `ExtensionPaused`."""
@@ -170,7 +179,7 @@ class Study:
             self._hold(family, arm, k)
             self._sample(folder, family, arm, "check", k, plan_cells(self.plan))
         if not measures_file(folder).is_file():
-            write_json(measures_file(folder), measure(outcomes(read_stage(folder), self.problems, self.plan.loops)))
+            write_json(measures_file(folder), measure(self._outcomes(folder)))
         if not path.is_file():
             found = judge_check(self.run.root, self.locked, family, arm, k)
             assert found is not None, folder

@@ -16,6 +16,7 @@ from ablation.plan.model import Plan
 from ablation.policy.base import Policy, ScoreRow, TrainRow, UpdateStats
 from ablation.problems.problem import Problem
 from ablation.rollouts.folder import RunFolder, measures_file
+from ablation.rollouts.grades import grades_of
 from ablation.rollouts.outcomes import Outcomes, outcomes
 from ablation.rollouts.schema import Cell
 from ablation.rollouts.stage import Stage
@@ -61,7 +62,7 @@ def train_on_stage(
     path = folder / "audit.json"
     path.unlink(missing_ok=True)  # of a runner that was killed before it could save: this update is trained again
     stage = read_stage(folder)
-    own = outcomes(stage, problems, plan.loops)
+    own = outcomes(stage, problems, plan.loops, grades_of(folder, stage, problems))
     rows = score_rows(stage, prompts)
 
     weighted = weigh_update(

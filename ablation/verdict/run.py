@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Collection
 from functools import cache
 from pathlib import Path
+from shlex import quote
 from typing import Any, Protocol
 
 from ablation.errors import IncompleteError, IntegrityError
@@ -19,6 +20,7 @@ from ablation.plan.model import START, Plan
 from ablation.plan.rules import Rule
 from ablation.problems.problem import Problem, load_problems
 from ablation.rollouts.folder import RunFolder
+from ablation.rollouts.grades import SLOW, grades_of, other_graders, read_grades
 from ablation.rollouts.journal_chain import check_journal
 from ablation.rollouts.outcomes import Outcomes, outcomes
 from ablation.rollouts.seen import check_lock_copy, deviations_of_run
@@ -54,16 +56,16 @@ class Locked(Protocol):
     def digest(self) -> str: ...
 
 
-def judge_run(root: Path, locked: Locked, options: str | None = "") -> Verdict:
+def judge_run(root: Path, locked: Locked, options: str | None = "", *, regrade: bool = False) -> Verdict:
     """The verdict on the run in `root`. What is missing is part of it: nothing is raised for an unfinished run.
 
     `options` are those that make `ablation run` go on with this very run: ` --plan PATH --run PATH`. None: the folder is
-    somebody else's, so no command is named.
+    somebody else's, so no command is named. `regrade`: every answer is graded here, whatever is stored.
 
-    Raises `IntegrityError` if the folder is of another plan, its rollouts are not what was sampled, or its journal or
-    deviations were touched, `IncompleteError` if a grader failed.
+    Raises `IntegrityError` if the folder is of another plan, its rollouts or grades are not what was written, or its journal
+    or deviations were touched, `IncompleteError` if a grader failed or grading was interrupted.
     """
-    reader = _Reader(root, locked, options)
+    reader = _Reader(root, locked, options, regrade)
     plan = locked.plan
     second = plan.verdict.replication.family
     headline = replication(plan, reader.arm)
@@ -79,6 +81,11 @@ def judge_run(root: Path, locked: Locked, options: str | None = "") -> Verdict:
         once.setdefault(one.what, one)
     check_lock_copy(root, locked)
     journal = check_journal(root, locked.digest)
+    if journal.stale_grades and not regrade:
+        raise IncompleteError(
+            f"{root}: {', '.join(journal.stale_grades)}: was being graded again, and that was not finished",
+            hint=f"Run {reader.grade_command}.",
+        )
     return Verdict(
         plan=plan.name,
         digest=locked.digest,
@@ -135,8 +142,9 @@ def first_stable_arm(root: Path, locked: Locked) -> str | None:
 class _Reader:
     """Reads each stage of a run once."""
 
-    def __init__(self, root: Path, locked: Locked, options: str | None = "") -> None:
+    def __init__(self, root: Path, locked: Locked, options: str | None = "", regrade: bool = False) -> None:
         self.run, self.locked, self.plan, self.options = RunFolder(Path(root)), locked, locked.plan, options
+        self.regrade = regrade
         self.notes: list[str] = []
         self._gaps: dict[tuple[str, str], str] = {}
         self.sweep: Callable[[str], tuple[Stage, Outcomes, dict] | None] = cache(self._sweep)
@@ -182,11 +190,35 @@ class _Reader:
             return None
         return stage
 
+    @property
+    def grade_command(self) -> str:
+        """What fills grades that are missing. A folder that is judged alone is named."""
+        return f"`ablation grade{f' --run {quote(str(self.run.root))}' if self.options is None else self.options}`"
+
+    def _outcomes(self, folder: Path, stage: Stage) -> Outcomes:
+        grades = grades_of(folder, stage, self.problems(), again=self.regrade)
+        stored = read_grades(folder, stage) if self._slow(stage) else None
+        if stored is not None:
+            name = folder.relative_to(self.run.root).as_posix()
+            differ = sum(one != other for one, other in zip(stored.grades, grades, strict=True))
+            if differ:
+                self.notes.append(f"{name}: {differ} rollouts are graded otherwise here than it is stored")
+            for grader in other_graders(stored) if not self.regrade else ():
+                self.notes.append(f"{name}: was graded by another version of grader `{grader}`; --regrade asks this one")
+        try:
+            return outcomes(stage, self.problems(), self.plan.loops, grades)
+        except IncompleteError as error:
+            hint = f"A grader's failure is not a wrong answer. Repair what made it fail, then run {self.grade_command}."
+            raise IncompleteError(error.message, hint=hint) from None
+
+    def _slow(self, stage: Stage) -> bool:
+        return any(self.problems()[name].grader in SLOW for name in set(stage.problem))
+
     def _sweep(self, family: str) -> tuple[Stage, Outcomes, dict] | None:
         stage = self._stage(self.run.sweep(family), family, START, "sweep", 0)
         if stage is None:
             return None
-        own = outcomes(stage, self.problems(), self.plan.loops)
+        own = self._outcomes(self.run.sweep(family), stage)
         return stage, own, measure(own)
 
     def _arm(self, family: str, arm: str) -> ArmVerdict | None:
@@ -204,7 +236,7 @@ class _Reader:
         if stage is None or sweep is None:
             return None
         self.notes += check_pairing(sweep[0], stage, folder)
-        own = outcomes(stage, self.problems(), self.plan.loops)
+        own = self._outcomes(folder, stage)
         measured = measure(own)
         compared = ratios(own, sweep[1], (measured, sweep[2]), self.plan.statistics)
         return judge_damage(family, arm, rules, Figures(measured, sweep[2], ratios=compared))

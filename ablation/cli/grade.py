@@ -1,0 +1,87 @@
+"""`ablation grade`: grades of a run's rollouts, kept beside them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from ablation.study.grading import StageGrades
+
+
+def grade(
+    plan: Path = typer.Option(None, "--plan", help="The locked plan. Left out: the only locked one in plans/."),
+    run: Path = typer.Option(None, "--run", help="The run folder; alone it is graded by its own copy of the plan."),
+    arm: list[str] = typer.Option(None, "--arm", help="Only this arm (`start`: the sweeps); may be repeated."),
+    stage: str = typer.Option(None, "--stage", help="Only these stages: sweep, readout, update, check, or one like update-2."),
+    again: bool = typer.Option(False, "--again", help="Grade all of it again; without it only what is not graded yet."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+) -> None:
+    """Grade what has no grade yet, and what a grader failed on. A grader's failure is never a wrong answer.
+
+    Exit 6: the grader failed on some rollouts; repair what made it fail and run the command again.
+    """
+    from ablation.cli.run_folder import find_run
+    from ablation.errors import ExitCode, UsageError
+    from ablation.files import remove_partial, write_json
+    from ablation.measures.measure import measure
+    from ablation.problems.problem import load_problems
+    from ablation.rollouts.folder import RunFolder, measures_file
+    from ablation.rollouts.journal_chain import check_journal
+    from ablation.rollouts.outcomes import outcomes
+    from ablation.rollouts.store import read_stage
+    from ablation.study.grading import WRITTEN, complete_stages, grade_stage
+    from ablation.study.journal import Journal
+    from ablation.study.runlock import exclusive
+
+    locked, root, _ = find_run(plan, run)
+    if not root.is_dir():
+        raise UsageError(f"{root}: there is no such run folder")
+    folder = RunFolder(root)
+    with exclusive(root):
+        check_journal(root, locked.digest)
+        chosen = [one for one in complete_stages(folder) if _wanted(one.relative_to(root).parts, arm or [], stage)]
+        if not chosen:
+            raise UsageError(f"{root}: there is no complete stage{' of that name' if arm or stage else ''}")
+        problems = load_problems(folder.problems)
+        remove_partial(root)
+        journal, done = Journal(folder.journal, locked.digest), []
+        try:
+            for one in chosen:
+                found = grade_stage(folder, one, problems, journal, again=again)
+                done.append(found)
+                if not as_json:
+                    _tell(found)
+                if found.done == WRITTEN and not found.errors and measures_file(one).is_file():
+                    own = outcomes(read_stage(one), problems, locked.plan.loops, found.grades)
+                    write_json(measures_file(one), measure(own))
+        finally:
+            journal.close()
+    code = ExitCode.INCOMPLETE if any(one.errors for one in done) else ExitCode.DONE
+    if as_json:
+        stages = {
+            one.stage: {"done": one.done, "counts": one.counts, "changed": one.changed, "errors": one.errors} for one in done
+        }
+        typer.echo(json.dumps({"run": str(root), "stages": stages, "exit_code": int(code)}, ensure_ascii=False))
+    elif code:
+        failed = sum(len(one.errors) for one in done)
+        typer.echo(f"the grader failed on {failed} rollouts: no score; the same command grades them again", err=True)
+    raise typer.Exit(int(code))
+
+
+def _wanted(parts: tuple[str, ...], arms: list[str], stage: str | None) -> bool:
+    """Whether the stage FAMILY/ARM/STAGE was asked for."""
+    return (not arms or parts[1] in arms) and (stage is None or stage in (parts[2], parts[2].rpartition("-")[0]))
+
+
+def _tell(found: StageGrades) -> None:
+    counts = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in sorted(found.counts.items()))
+    typer.echo(f"{found.stage}: {found.done}: {len(found.grades)} rollouts: {counts}")
+    for line in found.changed:
+        typer.echo(f"    {line}")
+    if found.errors:
+        shown = ", ".join(found.errors[:5]) + (f" and {len(found.errors) - 5} more" if len(found.errors) > 5 else "")
+        typer.echo(f"    the grader failed on {shown}")
