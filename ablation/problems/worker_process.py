@@ -12,6 +12,7 @@ an item wait longer but not fail.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import resource
@@ -33,6 +34,7 @@ def main() -> None:
         os.dup2(nowhere, standard)
     grader = import_module(module)
     grader.prepare()
+    gc.freeze()  # what is loaded stays shared between this process and its children
     os.dup2(nowhere, 2)  # nobody reads the warnings of packages, and a full pipe would block
     send(answers, {"ready": os.getpid()})
     while True:

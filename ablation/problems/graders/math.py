@@ -2,7 +2,9 @@ r"""`math`: the last complete `\boxed{...}` of the visible answer against the go
 
 `problems.extract` has the rule of the box, `math_form` the rules by which both texts are read, `math_same` when two forms are
 the same. Two exact rationals are compared here and exactly. All else goes to math-verify in a worker process (`math_work`) under
-limits; there a decimal equals an expression that is not rational if they agree to six places.
+limits. There a decimal equals an expression that is not rational if they agree to six places, letters are told apart by case, a
+free letter i is the imaginary unit, `\log` without a base has base ten, and two expressions in the same letters for whose
+equality algebra finds no proof are equal if their values agree to 30 digits at five points.
 
 Reasons of a wrong answer: `wrong_answer`, `unreadable_answer` (no mathematics), `not_comparable` (no algebra for this pair),
 `grader_timeout` and `memory_limit` (the answer needs more than the limits), `too_long`. `grader_error`: `unreadable_gold`, or a
