@@ -23,8 +23,10 @@ def weights(
     run: Annotated[
         Path | None, typer.Option("--run", help="The run folder; alone it is audited by its own copy of the plan.")
     ] = None,
-    arm: Annotated[list[str] | None, typer.Option("--arm", help="Only this arm; may be given again.")] = None,
-    family: Annotated[list[str] | None, typer.Option("--family", help="Only this family; may be given again.")] = None,
+    arm: Annotated[list[str] | None, typer.Option("--arm", metavar="ARM", help="Only this arm; may be given again.")] = None,
+    family: Annotated[
+        list[str] | None, typer.Option("--family", metavar="FAMILY", help="Only this family; may be given again.")
+    ] = None,
     detail: Annotated[bool, typer.Option("--detail", help="Also by source and by effort.")] = False,
     recompute: Annotated[
         bool, typer.Option("--recompute", help="Compute the weights again from the rollouts, where that needs no model.")
