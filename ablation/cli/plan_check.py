@@ -48,11 +48,26 @@ def checked_plan(file: Path) -> LoadedPlan:
     faults += problem_faults(resources_of(plan), plan.problems.cells, file)
     faults += model_problems(plan, file)
     faults += seed_faults(plan)
+    faults += effort_faults(plan, file)
     if not faults:  # with every file readable
         at = ("verdict", "never_used", "problems")
         faults += [(at, f"not never used: {line}") for line in never_used_problems(plan, file)]
     loaded.refuse(faults)
     return loaded
+
+
+def effort_faults(plan: Plan, plan_path: Path) -> list[Found]:
+    """Efforts between which the chat template of the base makes no difference, if the base is at hand."""
+    from ablation.plan.locate import locate
+    from ablation.problems.template import efforts_that_look_the_same
+
+    if plan.model.base.owed is not None or len(plan.problems.cells) < 2:
+        return []
+    same = efforts_that_look_the_same(locate(plan.model.base, plan_path), plan.problems.cells)
+    if same is None:
+        return []
+    text = f"`{same[0]}` and `{same[1]}` are rendered as the same prompt by the model's chat template; use one of them"
+    return [(("problems", "cells", same[1]), text)]
 
 
 def seed_faults(plan: Plan) -> list[Found]:
@@ -71,12 +86,13 @@ def problem_faults(resources: Mapping[str, Resource], cells: Mapping[str, list],
     """What is wrong with the files in `resources` (field path -> resource) that are at hand.
 
     A digest that is not the plan's, ids in `cells` that the training file does not have, golds that do not grade as correct,
-    and held-out or never-used problems that are trained on.
+    and held-out or never-used problems that are trained on, under the same id or another.
     """
     from ablation.errors import UsageError
     from ablation.files import sha256_path
     from ablation.plan.locate import locate, way_out
     from ablation.plan.section import did_you_mean
+    from ablation.problems.digest import fingerprint
     from ablation.problems.grade import check_problems
     from ablation.problems.problem import load_problems
 
@@ -105,8 +121,10 @@ def problem_faults(resources: Mapping[str, Resource], cells: Mapping[str, list],
                     at = ("problems", "cells", effort, index)
                     faults.append((at, f"there is no problem `{problem}` in the file{did_you_mean(problem, training)}"))
     trained = {problem for ids in cells.values() for problem in ids if isinstance(problem, str)}
+    texts = {fingerprint(training[one]).text for one in trained if training and one in training}
     for name, problems in files.items():
-        if name != "problems.training" and (shared := sorted(trained & problems.keys())):
+        shared = sorted(one for one, problem in problems.items() if one in trained or fingerprint(problem).text in texts)
+        if name != "problems.training" and shared:
             faults.append((tuple(name.split(".")), f"{len(shared)} of these problems are trained on: {', '.join(shared[:5])}"))
     return faults
 

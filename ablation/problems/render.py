@@ -1,9 +1,18 @@
-"""The prompt as the model sees it: chat template, effort switch, token ids and their digest."""
+"""The prompt as the model sees it: chat template, effort switch, token ids and their digest.
+
+Rules on the ids, the same for every model:
+
+- A prompt begins with at most one start token; what a template or tokenizer repeats of it is dropped.
+- Thinking is open where the last opening token comes after the last closing token: the first sampled token is then thinking.
+- Two efforts of one problem have different prompts, or the plan's cells would be one cell under two names: a template that
+  ignores `reasoning_effort` serves one effort.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,6 +26,7 @@ class ChatTokenizer(Protocol):
 
     chat_template: str | None
     unk_token_id: int | None
+    bos_token_id: int | None
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]: ...
 
@@ -83,13 +93,33 @@ def render_prompt(tokenizer: ChatTokenizer, problem: Problem, effort: str, token
             f"problem `{problem.id}` at effort `{effort}`: the chat template failed: {error}",
             hint="Fix the chat template of model.base, or leave this effort out of problems.cells.",
         ) from error
-    prompt = [int(token) for token in rendered]
+    prompt = one_start([int(token) for token in rendered], tokenizer.bos_token_id)
     if not prompt:
         raise UsageError(
             f"problem `{problem.id}` at effort `{effort}`: the chat template renders nothing",
             hint="Fix the chat template of model.base.",
         )
     return Prompt(prompt, ids_sha256(prompt), ends_inside_thinking(prompt, ids))
+
+
+def one_start(ids: list[int], start: int | None) -> list[int]:
+    """`ids` with one start token where it begins with several."""
+    while start is not None and ids[:2] == [start, start]:
+        ids = ids[1:]
+    return ids
+
+
+def refuse_equal_prompts(prompts: Mapping[tuple[str, str], Prompt]) -> None:
+    """Raise `UsageError` if two efforts of a problem have the same prompt. Keys are (problem, effort)."""
+    seen: dict[tuple[str, str], str] = {}
+    for (problem, effort), prompt in prompts.items():
+        other = seen.setdefault((problem, prompt.sha256), effort)
+        if other != effort:
+            raise UsageError(
+                f"problem `{problem}`: efforts `{other}` and `{effort}` have the same prompt: the chat template of model.base "
+                "ignores reasoning_effort or does not know one of them",
+                hint="Use one effort in problems.cells, or a template that makes a difference between them.",
+            )
 
 
 def ids_sha256(ids: list[int]) -> str:

@@ -13,7 +13,7 @@ from ablation.ledger.ledger import write_mark
 from ablation.plan.model import Plan
 from ablation.policy.base import Policy, SampledTokens, SampleRequest
 from ablation.problems.problem import Problem
-from ablation.problems.render import Prompt, TokenIds, render_prompt
+from ablation.problems.render import Prompt, TokenIds, refuse_equal_prompts, render_prompt
 from ablation.rollouts.folder import part_file
 from ablation.rollouts.marked import use_of
 from ablation.rollouts.schema import Cell, Rollout, StageInfo
@@ -57,6 +57,7 @@ class Prompts:
             Cell(problem, effort): render_prompt(tokenizer, problems[problem], effort, plan.model.tokens)
             for problem, effort in plan.cells
         }
+        refuse_equal_prompts({(cell.problem, cell.effort): prompt for cell, prompt in self._by_cell.items()})
 
     def check_context(self, context: int | None, max_tokens: int) -> None:
         """Raise `UsageError` if a prompt and the tokens that may follow it do not fit into the model's context."""

@@ -7,7 +7,17 @@ import pytest
 from ablation.errors import UsageError
 from ablation.plan.resources import ThinkingTokens
 from ablation.problems.problem import Problem
-from ablation.problems.render import Prompt, TokenIds, ends_inside_thinking, ids_sha256, render_prompt, token_ids
+from ablation.problems.render import (
+    Prompt,
+    TokenIds,
+    ends_inside_thinking,
+    ids_sha256,
+    one_start,
+    refuse_equal_prompts,
+    render_prompt,
+    token_ids,
+)
+from ablation.rollouts.thinking import thinking_span
 
 WORDS = ["<unk>", "<think>", "</think>", "<end>", "<stop>", "hi", "low", "xhigh", "again"]
 TOKENS = ThinkingTokens(end=["<end>", "<stop>"])
@@ -85,3 +95,49 @@ def test_a_missing_or_failing_template_is_one_clear_error():
         render_prompt(tokenizer("{{ reasoning_effort + 1 }}"), PROBLEM, "low", TOKENS)
     with pytest.raises(UsageError, match="problem `p` at effort `low`: the chat template renders nothing"):
         render_prompt(tokenizer("{# #}"), PROBLEM, "low", TOKENS)
+
+
+@pytest.mark.parametrize(
+    ("template", "completion", "thinking", "visible"),
+    [
+        ("hi <think>", "hi again </think> low", 2, 1),  # the prompt opens the thinking; the closing tag does not count
+        ("hi", "low", 0, 1),  # a template that knows no thinking
+        ("hi <think> </think>", "low", 0, 1),  # thinking switched off in the template
+        ("hi <think>", "hi low again", 3, 0),  # C02: never closed, whatever ended it
+        ("hi", "<think> hi again </think> low", 2, 1),  # the model opens it
+    ],
+)
+def test_thinking_tokens_are_counted_from_the_rendered_prompt(template, completion, thinking, visible):  # C01
+    words = tokenizer(template)
+    prompt, ids = render_prompt(words, PROBLEM, "low", TOKENS), words.encode(completion, add_special_tokens=False)
+    span = thinking_span(ids, prompt_opens_thinking=prompt.opens_thinking, open_id=1, close_id=2)
+    assert span.stop - span.start == thinking
+    assert len(ids) - span.answer_start == visible
+
+
+@pytest.mark.parametrize(
+    ("ids", "kept"), [([9, 9, 5], [9, 5]), ([9, 9, 9], [9]), ([9, 5, 9, 9], [9, 5, 9, 9]), ([5], [5]), ([], [])]
+)
+def test_a_prompt_begins_with_one_start_token(ids, kept):
+    assert one_start(ids, 9) == kept
+    assert one_start(ids, None) == ids
+
+
+def test_a_template_that_repeats_the_start_token_is_rendered_with_one():
+    words = tokenizer("{{ bos_token }} <stop> hi")
+    words.bos_token = "<stop>"
+    assert render_prompt(words, PROBLEM, "low", TOKENS).ids == [4, 5]
+
+
+def test_two_efforts_with_one_prompt_are_refused():
+    def rendered(template, *efforts):
+        return {("p", effort): render_prompt(tokenizer(template), PROBLEM, effort, TOKENS) for effort in efforts}
+
+    refuse_equal_prompts(rendered(OPENS, "low", "xhigh"))
+    refuse_equal_prompts(rendered("hi", "low"))
+    refuse_equal_prompts(rendered("hi", "low") | {("q", "xhigh"): render_prompt(tokenizer("hi"), PROBLEM, "xhigh", TOKENS)})
+    with pytest.raises(UsageError, match="problem `p`: efforts `low` and `xhigh` have the same prompt"):
+        refuse_equal_prompts(rendered("hi", "low", "xhigh"))
+    knows_one = "{% if reasoning_effort == 'low' %}low{% else %}again{% endif %}"
+    with pytest.raises(UsageError, match="efforts `medium` and `xhigh` have the same prompt"):
+        refuse_equal_prompts(rendered(knows_one, "low", "medium", "xhigh"))

@@ -1,0 +1,68 @@
+"""A model folder's chat template, looked at before locking: without a tokenizer, so without transformers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+FILE, CONFIG = "chat_template.jinja", "tokenizer_config.json"
+
+
+def efforts_that_look_the_same(folder: Path, efforts: Iterable[str]) -> tuple[str, str] | None:
+    """The first two of `efforts` for which the template renders the same text: it ignores `reasoning_effort`, or does not know
+    one.
+
+    None if all differ, and if the template cannot be rendered here: the run renders it again, with its tokenizer, and refuses the
+    same (`render.refuse_equal_prompts`).
+    """
+    template = chat_template(folder)
+    if template is None:
+        return None
+    seen: dict[str, str] = {}
+    for effort in efforts:
+        try:
+            text = (
+                _environment()
+                .from_string(template)
+                .render(
+                    messages=[{"role": "user", "content": "?"}],
+                    add_generation_prompt=True,
+                    reasoning_effort=effort,
+                    bos_token="",
+                    eos_token="",
+                )
+            )
+        except Exception:  # a template is a program; what it needs may not be here
+            return None
+        if text in seen:
+            return seen[text], effort
+        seen[text] = effort
+    return None
+
+
+def chat_template(folder: Path) -> str | None:
+    """The template in `folder`, None if there is none that can be read."""
+    try:
+        if (folder / FILE).exists():
+            return (folder / FILE).read_text(encoding="utf-8")
+        found = json.loads((folder / CONFIG).read_text(encoding="utf-8")).get("chat_template")
+    except (OSError, ValueError, AttributeError):
+        return None
+    if isinstance(found, list):
+        found = next((one.get("template") for one in found if isinstance(one, dict) and one.get("name") == "default"), None)
+    return found if isinstance(found, str) else None
+
+
+def _environment() -> Any:
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    def refuse(message: str) -> None:
+        raise ValueError(message)
+
+    made = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
+    made.globals["raise_exception"] = refuse
+    made.globals["strftime_now"] = lambda form: form  # the same for every effort
+    made.filters["tojson"] = lambda value, indent=None: json.dumps(value, ensure_ascii=False, indent=indent)
+    return made

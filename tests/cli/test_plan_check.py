@@ -1,0 +1,85 @@
+"""What `plan lock` finds in the problems, the prompts and the sampling, before anything is sampled."""
+
+import hashlib
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from ablation.cli.plan import app
+from tests.plan.conftest import PROBLEMS, TEXT, write_plan
+
+INTEGERS = PROBLEMS.splitlines()
+TRAINING = hashlib.sha256(PROBLEMS.encode()).hexdigest()
+
+
+def lock(folder, text=TEXT, problems=PROBLEMS):
+    path = write_plan(folder, text.replace(TRAINING, hashlib.sha256(problems.encode()).hexdigest()))
+    (folder / "problems.jsonl").write_text(problems)
+    done = CliRunner().invoke(app, ["lock", str(path)])
+    return "" if done.exit_code == 0 else "\n".join(done.exception.lines())
+
+
+def with_gold(grader: str, gold: str) -> str:
+    first = json.loads(INTEGERS[0]) | {"grader": grader, "gold": gold}
+    return "\n".join([json.dumps(first), *INTEGERS[1:]]) + "\n"
+
+
+@pytest.mark.parametrize("gold", ["", r"\text{see figure}", "½"])  # A12
+def test_a_gold_that_does_not_grade_is_refused_by_name(tmp_path, gold):
+    said = lock(tmp_path, problems=with_gold("math", gold))
+    assert f"problem `p00`: gold `{gold}` does not grade as correct against itself (grader `math`)" in said
+    assert not (tmp_path / "small.lock").exists()
+
+
+@pytest.mark.parametrize(("grader", "gold"), [("math", r"\frac{1}{2}"), ("math", r"\sqrt{2}"), ("choice", "B")])
+def test_a_gold_that_grades_is_locked(tmp_path, grader, gold):
+    assert lock(tmp_path, problems=with_gold(grader, gold)) == ""
+    assert (tmp_path / "small.lock").exists()
+
+
+@pytest.mark.parametrize("name", ["stop", "stop_strings", "stop_token_ids"])
+def test_stop_strings_are_not_part_of_the_language(tmp_path, name):  # C04: only end tokens end a rollout
+    said = lock(tmp_path, TEXT.replace("{max_tokens: 200}", f'{{max_tokens: 200, {name}: ["Question:"]}}'))
+    assert f"sampling.{name}" in said and "unknown" in said
+
+
+@pytest.mark.parametrize(
+    ("template", "refused"),
+    [
+        ("{{ messages[0]['content'] }}", "`low` and `medium`"),
+        ("{% if reasoning_effort == 'low' %}a{% else %}b{% endif %}", "`medium` and `xhigh`"),
+        ("{{ reasoning_effort }}", ""),
+    ],
+)
+def test_efforts_that_the_template_cannot_tell_apart_are_refused(tmp_path, template, refused):
+    from ablation.files import sha256_path
+
+    base = tmp_path / "base"
+    base.mkdir()
+    (base / "chat_template.jinja").write_text(template)
+    (base / "config.json").write_text("{}")
+    old = next(line for line in TEXT.splitlines() if "base:" in line)
+    said = lock(tmp_path, TEXT.replace(old, f"  base: {{at: base, sha256: {sha256_path(base)}}}"))
+    assert (
+        (f"problems.cells.{refused.split('`')[3]}" in said and f"{refused} are rendered as the same prompt" in said)
+        if refused
+        else said == ""
+    )
+
+
+def test_a_trained_problem_under_another_id_is_found_in_a_never_used_set(tmp_path):
+    other = "\n".join(json.dumps(json.loads(line) | {"id": f"new-{place}"}) for place, line in enumerate(INTEGERS)) + "\n"
+    other = (
+        other.replace('"0 + 1 ="', '" 0  +  1 = "')
+        .replace('"2 + 1 ="', '"200 + 1 =" ')
+        .replace('"gold": "3"', '"gold": "201"', 1)
+    )
+    (tmp_path / "new.jsonl").write_text(other)
+    never = f"""
+  never_used:
+    problems: {{at: new.jsonl, sha256: {hashlib.sha256(other.encode()).hexdigest()}}}
+    rules: [{{name: more_right, measure: correct, compare: change, op: ">=", limit: -5}}]
+"""
+    said = lock(tmp_path, TEXT + never.strip("\n") + "\n")
+    assert "verdict.never_used.problems: 19 of these problems are trained on: new-0, new-1, new-10, new-11, new-12" in said
