@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PLAN ?= plans/quickstart.yaml
 
-.PHONY: study test bench lint clean
+.PHONY: study test bench gpu-check lint clean
 
 study: $(VENV)/.local  ## lock the quickstart plan if it is not locked, run every arm, print the verdict
 	test -e $(PLAN:.yaml=.lock) || $(BIN)/ablation plan lock $(PLAN)
@@ -16,6 +16,9 @@ test: $(VENV)/.dev  ## the whole test suite
 
 bench: $(VENV)/.dev  ## speed and memory, as ratios within one run
 	$(BIN)/python -m tests.bench
+
+gpu-check: $(VENV)/.dev  ## the local policy on this machine's GPU, in 6 minutes and without a download; in miniature on a CPU
+	$(BIN)/python -m tests.gpu_check
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

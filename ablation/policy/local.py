@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -58,6 +59,7 @@ class LocalPolicy:
         dtype: torch.dtype | None = None,
     ) -> None:
         torch.set_num_threads(plan.policy.threads)
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it cuBLAS is not deterministic
         torch.use_deterministic_algorithms(True, warn_only=True)
         torch.utils.deterministic.fill_uninitialized_memory = False  # costs time and guards only against reading garbage
         self.plan, self.start_adapter = plan, start_adapter

@@ -19,9 +19,9 @@ from ablation.policy.decoding import decode
 if TYPE_CHECKING:
     from ablation.policy.local import LocalPolicy
 
-BOUNDS = {torch.float64: 1e-4, torch.float32: 1e-4, torch.bfloat16: 0.5}
+BOUNDS = {torch.float64: 1e-4, torch.float32: 1e-4, torch.bfloat16: 1.0}
 """Largest difference of two logprobs of one token (nats). bfloat16 has 8 bits: a logit between 16 and 32 is a multiple of 1/8."""
-MEAN_BOUNDS = {torch.float64: 1e-4, torch.float32: 1e-4, torch.bfloat16: 0.1}
+MEAN_BOUNDS = {torch.float64: 1e-4, torch.float32: 1e-4, torch.bfloat16: 0.2}
 """The same for the mean over tokens."""
 _HINT = (
     "Nothing was sampled. These versions of torch, transformers and peft cannot be used for this model: try those of the README."
