@@ -161,7 +161,7 @@ def _shape(text: str, depth: int) -> Form:
         return Parts("list", tuple(_shape(part, depth + 1) for part in separated), text)
     if container := _container(text):
         kind, inside = container
-        parts = _split(inside, ",")
+        parts = _split(_AND.sub(", ", inside), ",")
         if kind == "()" and len(parts) == 1:
             return _shape(inside, depth + 1)
         if kind != "set" or not re.search(r"\\(?:mid|[lc]?dots|colon)(?![A-Za-z])|[|:]|\.\.\.", inside):
