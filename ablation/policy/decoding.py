@@ -13,6 +13,7 @@ import torch
 from transformers.cache_utils import Cache, DynamicLayer
 
 from ablation.policy.base import Progress, SampledTokens, SampleRequest
+from ablation.policy.head import largest
 
 Forward = Callable[..., torch.Tensor]
 """(input_ids_BL, attention_mask_B1LK, position_ids_BL, cache) -> logits_BV of the last position."""
@@ -150,7 +151,7 @@ def decode(
     for step in range(cap):
         raw_BV = torch.log_softmax(logits_BV.float(), dim=-1)
         chosen_B = choose_tokens(raw_BV, uniforms_RT[rows_B, step], decoding)
-        top_Bk = torch.topk(raw_BV, min(decoding.top_logprobs, raw_BV.shape[1]), dim=-1).values
+        top_Bk = largest(raw_BV, decoding.top_logprobs)
         mass_B = top_Bk.exp().sum(-1)
         normal_Bk = top_Bk - mass_B.log().unsqueeze(-1)
         entropy_B = -(normal_Bk.exp() * normal_Bk).sum(-1)

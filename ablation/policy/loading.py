@@ -45,6 +45,11 @@ def load_adapted(plan: Plan, base: Path, start_adapter: Path, dtype: torch.dtype
             "\n".join(f"{field_path(path)}: {text}" for path, text in problems),
             hint="Correct the plan before it is locked, or name the files that it means.",
         )
+    if (base / ADAPTER_CONFIG).exists():  # transformers would wrap it, and a second wrap would train beside the first
+        raise UsageError(
+            f"model.base: {base / ADAPTER_CONFIG}: there is an adapter in the base's folder",
+            hint="A base is a model without an adapter: merge it in, or name the adapter as model.start_adapter.",
+        )
     try:
         base_model, loaded = AutoModelForCausalLM.from_pretrained(
             base,

@@ -131,7 +131,8 @@ class LocalPolicy:
 
         Only weighted tokens are scored, and nothing after a row's last one is computed.
         """
-        rows = [_weighted_part(row) for row in rows if np.any(row.weights)]
+        numbers = [number for number, row in enumerate(rows) if np.any(row.weights)]
+        rows = [_weighted_part(rows[number]) for number in numbers]
         if not rows:
             return UpdateStats(loss=0.0, grad_norm=0.0, tokens=0, stepped=False, mismatch=mismatch(np.zeros(0), np.zeros(0)))
         self.optimizer.zero_grad(set_to_none=True)
@@ -139,8 +140,9 @@ class LocalPolicy:
         for batch in self._micro_batches(rows):
             part, *of_tokens = self._backward([rows[index] for index in batch])
             loss += part
-            told.append(of_tokens)
-        trainer_K, entropy_K, sampler_K = (np.concatenate(pieces) for pieces in zip(*told, strict=True))
+            numbers_K = np.repeat([numbers[index] for index in batch], [np.count_nonzero(rows[index].weights) for index in batch])
+            told.append((*of_tokens, numbers_K))
+        trainer_K, entropy_K, sampler_K, numbers_K = (np.concatenate(pieces) for pieces in zip(*told, strict=True))
         grad_norm = gradient_norm(self.trainable)
         stepped = bool(np.isfinite(grad_norm) and np.isfinite(loss))
         if stepped:  # a step on a gradient that is not finite would destroy the weights that the record needs
@@ -156,6 +158,7 @@ class LocalPolicy:
             tokens=len(trainer_K),
             stepped=stepped,
             mismatch=mismatch(trainer_K, sampler_K),
+            nonfinite_rows=tuple(sorted({int(one) for one in numbers_K[~np.isfinite(trainer_K - sampler_K)]})),
             entropy=entropy if math.isfinite(entropy) else None,
         )
 

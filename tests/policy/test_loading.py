@@ -35,6 +35,8 @@ DAMAGE = {
     "base gone": (0, BASE, lambda p: p.unlink(), "model.base: .*: no usable model: "),
     "config gone": (0, "config.json", lambda p: p.unlink(), "model.base: .*config.json: No such file or directory"),
     "config of another shape": (0, "config.json", lambda p: p.write_text(p.read_text().replace('"hidden_size": 32', '"hidden_size": 64')), "model.base: .*: no usable model: "),
+    "an adapter in the base": (0, "adapter_config.json", lambda p: p.write_text("{}"), "model.base: .*adapter_config.json: there is an adapter in the base's folder"),
+    "tied lm_head": (0, "config.json", lambda p: p.write_text(p.read_text().replace('"tie_word_embeddings": false', '"tie_word_embeddings": true')), "model.lora.targets: `lm_head` shares its matrix with the input embeddings"),
     "adapter weight missing": (1, ADAPTER, lambda p: change(p, lambda t: t.pop(DOWN)), rf"weight `{DOWN}` is missing"),
     "adapter weight too many": (1, ADAPTER, lambda p: change(p, lambda t: t.update({"x.lora_A.weight": torch.zeros(1)})), "weight `x.lora_A.weight` has no place in this model"),
     "adapter cut": (1, ADAPTER, cut, "model.start_adapter: .*: no usable adapter: "),

@@ -72,11 +72,12 @@ def test_no_weight_no_step(policy):
 
 
 def test_a_logprob_that_is_not_finite_takes_no_step(policy):
-    rows = train_rows(policy, 2)
-    rows[0].sampler_logprobs[0] = -np.inf
+    rows = train_rows(policy, 4)
+    rows[2].sampler_logprobs[0] = -np.inf
+    rows[0] = TrainRow(rows[0].prompt_ids, rows[0].token_ids, rows[0].sampler_logprobs, rows[0].weights * 0)
     before = policy.adapter_sha256()
     stats = policy.update(rows, 1e-3)
-    assert not stats.stepped and np.isnan(stats.loss)
+    assert not stats.stepped and np.isnan(stats.loss) and stats.nonfinite_rows == (2,)
     assert policy.adapter_sha256() == before
 
 
