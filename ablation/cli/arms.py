@@ -61,6 +61,10 @@ def show(
         else:
             sys.stdout.write(arm_yaml(content))
         return
+    if arm.external is not None:
+        from ablation.errors import UsageError
+
+        raise UsageError(f"{name}: a command outside this program trains it, so there are no weights to work out")
     own = {} if arm.reward is None else arm.reward.model_dump(exclude_none=True)
     worked = Example(arm, training.reward_of(arm) if training is not None else Reward(**own))
     content["example"] = example_content(worked, rollout - 1)

@@ -90,7 +90,7 @@ def problem_faults(resources: Mapping[str, Resource], cells: Mapping[str, list],
     """
     from ablation.errors import UsageError
     from ablation.files import sha256_path
-    from ablation.plan.locate import locate, way_out
+    from ablation.plan.locate import locate, resource_path, way_out
     from ablation.plan.section import did_you_mean
     from ablation.problems.digest import fingerprint
     from ablation.problems.grade import check_problems
@@ -99,7 +99,7 @@ def problem_faults(resources: Mapping[str, Resource], cells: Mapping[str, list],
     faults: list[Found] = []
     files = {}
     for name, resource in resources.items():
-        place = tuple(name.split("."))
+        place = resource_path(name)
         path = locate(resource, plan_path)
         if resource.owed is not None or not os.path.exists(path):  # False, too, for a name that no file can have
             continue
@@ -125,7 +125,7 @@ def problem_faults(resources: Mapping[str, Resource], cells: Mapping[str, list],
     for name, problems in files.items():
         shared = sorted(one for one, problem in problems.items() if one in trained or fingerprint(problem).text in texts)
         if name != "problems.training" and shared:
-            faults.append((tuple(name.split(".")), f"{len(shared)} of these problems are trained on: {', '.join(shared[:5])}"))
+            faults.append((resource_path(name), f"{len(shared)} of these problems are trained on: {', '.join(shared[:5])}"))
     return faults
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, model_validator
 
 from ablation.plan.explain import found
+from ablation.plan.external import External, external_problems
 from ablation.plan.section import (
     LARGEST,
     Decay,
@@ -77,11 +78,10 @@ class ArmAdam(Section):
 
 
 def _schema_with_library(schema: dict[str, Any]) -> None:
-    """For editors: `library` may stand in the place of the fields that an arm must have."""
+    """For editors: `library` and `external` may stand in the place of a weighting."""
     meaning = "Takes every field from this arm of the library; fields beside it replace its own."
     schema["properties"]["library"] = {"enum": list(library_arms()), "description": meaning}
-    schema["required"].remove("weighting")
-    schema["anyOf"] = [{"required": ["weighting"]}, {"required": ["library"]}]
+    schema["anyOf"] = [{"required": [name]} for name in ("weighting", "library", "external")]
 
 
 class Arm(Section):
@@ -92,8 +92,9 @@ class Arm(Section):
 
     model_config = ConfigDict(json_schema_extra=_schema_with_library)
 
-    weighting: Literal[tuple(WEIGHTINGS)]
-    """How an advantage becomes the weight of each token; the formulas are in `ablation arms`."""
+    weighting: Literal[tuple(WEIGHTINGS)] | None = None
+    """How an advantage becomes the weight of each token; the formulas are in `ablation arms`. Every arm needs one but
+    an `external` one."""
     tokens: Literal["thinking", "response"] = "thinking"
     """Which tokens carry weight: the thinking and the token that closes it, or all that was sampled, end token included."""
     baseline: Literal["mean", "leave_one_out", "none"] = "mean"
@@ -122,6 +123,8 @@ class Arm(Section):
     """Overrides `training.learning_rate` for this arm."""
     optimizer: ArmAdam | None = None
     """Overrides parts of `training.optimizer` for this arm."""
+    external: External | None = None
+    """A command that trains the arm in place of this program; fields that would then do nothing are refused."""
     note: Text | None = None
     """For readers; it moves no number, but is part of what is locked."""
 
@@ -147,7 +150,12 @@ class Arm(Section):
 
 def combination_problems(arm: Arm) -> list[tuple[tuple[str | int, ...], str]]:
     """Parts of an arm that contradict each other, or of which one would do nothing."""
+    if arm.external is not None:
+        return _external_problems(arm, arm.external)
     problems: list[tuple[tuple[str | int, ...], str]] = []
+    if arm.weighting is None:
+        known = ", ".join(WEIGHTINGS)
+        problems.append((("weighting",), f"is missing; it needs `weighting: ...` ({known}), `library: ...` or `external: ...`"))
     if arm.kl is not None and arm.kl.damp_only and arm.advantages != "positive":
         problems.append((("kl", "damp_only"), "needs `advantages: positive` (it damps positive weights)"))
     if arm.advantages == "positive" and arm.finish_push > 0:
@@ -163,6 +171,21 @@ def combination_problems(arm: Arm) -> list[tuple[tuple[str | int, ...], str]]:
     if arm.truncated != "penalize" and arm.truncation_penalty is not None:
         problems.append((("truncation_penalty",), f"goes with `truncated: penalize`; with `{arm.truncated}` it would do nothing"))
     return problems
+
+
+_OF_EXTERNAL = ("external", "reward", "learning_rate", "note")
+"""Fields that say something to the command of an external arm, or to readers."""
+
+
+def _external_problems(arm: Arm, external: External) -> list[tuple[tuple[str | int, ...], str]]:
+    problems: list[tuple[tuple[str | int, ...], str]] = [
+        ((name,), "the command of `external` decides this, so it would do nothing here; leave it out")
+        for name, info in Arm.model_fields.items()
+        if name not in _OF_EXTERNAL and getattr(arm, name) != info.get_default()
+    ]
+    if arm.reward is not None and external.each == "arm":
+        problems.append((("reward",), "with `each: arm` no rollout is graded for the command, so it would do nothing here"))
+    return problems + [(("external", *path), text) for path, text in external_problems(external)]
 
 
 @cache

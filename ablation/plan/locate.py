@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from pydantic import BaseModel, ValidationError
 
@@ -73,15 +73,29 @@ def find_place(at: str) -> Path:
 def resources_of(plan: Plan) -> dict[str, Resource]:
     """Field path -> resource, for every resource that the plan names."""
 
-    def walk(section: BaseModel, path: str) -> Iterator[tuple[str, Resource]]:
-        for name in type(section).model_fields:
-            value = getattr(section, name)
-            if isinstance(value, Resource):
-                yield f"{path}{name}", value
-            elif isinstance(value, BaseModel):
-                yield from walk(value, f"{path}{name}.")
+    def walk(value: Any, path: str) -> Iterator[tuple[str, Resource]]:
+        if isinstance(value, Resource):
+            yield path, value
+        elif isinstance(value, BaseModel):
+            for name in type(value).model_fields:
+                yield from walk(getattr(value, name), f"{path}.{name}" if path else name)
+        elif isinstance(value, dict):
+            for name, inner in value.items():
+                yield from walk(inner, f"{path}.{name}")
+        elif isinstance(value, list):
+            for index, inner in enumerate(value):
+                yield from walk(inner, f"{path}[{index}]")
 
     return dict(walk(plan, ""))
+
+
+def resource_path(name: str) -> tuple[str | int, ...]:
+    """`arms.E.external.files[0]` -> `("arms", "E", "external", "files", 0)`, the path of its place in the plan."""
+    parts: list[str | int] = []
+    for part in name.split("."):
+        field, _, index = part.partition("[")
+        parts += [field, int(index.rstrip("]"))] if index else [field]
+    return tuple(parts)
 
 
 def missing_resources(loaded: HasPlan) -> list[str]:

@@ -11,15 +11,16 @@ from rich.table import Table
 from rich.text import Text
 
 from ablation.plan.arms import Arm, ArmAdam, ArmReward, Clip, KLAnchor, Training, library_arms
+from ablation.plan.external import External
 from ablation.plan.reference import default_in_words, type_in_words
 from ablation.plan.resolved import yaml_block
 from ablation.plan.weightings import WEIGHTINGS
 from ablation.report.arm_example import ANSWER, CAP, FAR, REFERENCE, ROLLOUTS, S0, Example, short
-from ablation.report.arm_words import advantage_formula, arm_formula, arm_in_words, symbols
+from ablation.report.arm_words import OUTSIDE, advantage_formula, arm_formula, arm_in_words, symbols
 from ablation.report.plan_page import pairs
 from ablation.report.terminal import clean
 
-_SECTIONS = {"clip": Clip, "kl": KLAnchor, "reward": ArmReward, "optimizer": ArmAdam}
+_SECTIONS = {"clip": Clip, "kl": KLAnchor, "reward": ArmReward, "optimizer": ArmAdam, "external": External}
 
 
 def library() -> dict[str, Arm]:
@@ -92,7 +93,8 @@ def _allowed(part: dict[str, str]) -> str:
 def _summaries(arms: dict[str, dict[str, Any]]) -> Table:
     rows = []
     for name, one in arms.items():
-        advantage = "" if one["advantage"] == advantage_formula(Arm(weighting="token")) else f"\nA_i = {one['advantage']}"
+        usual = one["advantage"] in (advantage_formula(Arm(weighting="token")), OUTSIDE)
+        advantage = "" if usual else f"\nA_i = {one['advantage']}"
         rows.append((name, f"{one['formula']}{advantage}" + (f"\n{one['note']}" if one["note"] else "")))
     return pairs(rows)
 
@@ -112,12 +114,9 @@ def arm_content(name: str, arm: Arm, source: str, training: Training | None) -> 
 
 def arm_yaml(content: dict[str, Any]) -> str:
     """`arm_content` as YAML that can stand in a plan; formula and words are comments in it."""
-    comments = [
-        f"{content['name']}, {content['source']}",
-        f"weight of a token: {content['formula']}",
-        f"A_i = {content['advantage']}",
-        *content["words"],
-    ]
+    formulas = [f"weight of a token: {content['formula']}", f"A_i = {content['advantage']}"]
+    own = content["fields"]["external"] is not None
+    comments = [f"{content['name']}, {content['source']}", *([] if own else formulas), *content["words"]]
     lines = [f"# {' '.join(line.split())}" for line in clean(comments)]
     return "\n".join(lines) + "\n" + yaml_block({"arms": {content["name"]: content["fields"]}})
 

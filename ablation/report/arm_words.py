@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ablation.plan.arms import Adam, Arm, KLAnchor, Reward, Training
+from ablation.plan.external import external_in_words
 from ablation.plan.weightings import WEIGHTINGS
 from ablation.plan.words import number
 
@@ -29,11 +30,15 @@ _SYMBOLS = {
     "logp": "the token's log-probability in nats",
     "c": "0 for a token that the clip leaves without gradient, else 1",
 }
+OUTSIDE = "what the arm's own command makes of it"
+"""In place of a formula, for an arm that is trained by a command."""
 ADVANTAGE_SHORT = {"mean": "r_i − mean(r)", "leave_one_out": "r_i − mean(other r)", "none": "r_i"}
 
 
 def arm_formula(arm: Arm) -> str:
     """The weight of one weighted token of rollout i, as arithmetic; ±: plus for a finished rollout, minus for a truncated one."""
+    if arm.weighting is None:
+        return OUTSIDE
     text = _spread(arm)
     if arm.advantages == "positive":
         text = text.replace("A_i", "max(A_i, 0)")
@@ -48,11 +53,14 @@ def arm_formula(arm: Arm) -> str:
 
 def advantage_formula(arm: Arm) -> str:
     """A_i of a rollout with the reward r_i, as arithmetic over the rewards r of its group."""
+    if arm.weighting is None:
+        return OUTSIDE
     text = ADVANTAGE_SHORT[arm.baseline]
     return f"({text}) / std(r)" if arm.scale == "std" else text
 
 
 def _spread(arm: Arm) -> str:
+    assert arm.weighting is not None
     return WEIGHTINGS[arm.weighting].formula.replace("*", "×")
 
 
@@ -65,7 +73,9 @@ def _pull(arm: Arm, kl: KLAnchor) -> str:
 
 def symbols(arms: Iterable[Arm]) -> str:
     """What the letters in the formulas of `arms` mean."""
-    arms = list(arms)
+    arms = [arm for arm in arms if arm.weighting is not None]
+    if not arms:
+        return ""
     advantages = {(arm.baseline, arm.scale) for arm in arms}
     baseline, scale = advantages.pop() if len(advantages) == 1 else ("", "")
     advantage = _ADVANTAGES.get(baseline, "its reward against the arm's baseline") + (_STD if scale == "std" else "")
@@ -90,6 +100,10 @@ def arm_in_words(arm: Arm, training: Training | None) -> list[str]:
 
 
 def _weights_in_words(arm: Arm) -> Iterator[str]:
+    if arm.external is not None:
+        yield from external_in_words(arm.external)
+        return
+    assert arm.weighting is not None
     yield WEIGHTINGS[arm.weighting].words
     if arm.tokens == "response":
         yield "All sampled tokens carry weight, the visible answer and the end token too."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,9 @@ def library_sources(loaded: LoadedPlan) -> dict[str, str]:
 def _flat(fields: dict[str, Any]) -> dict[str, Any]:
     """The parts of `kl`, `clip` and so on as fields of their own; a part that is not there differs in what makes it one alone."""
     result = {key: value for key, value in fields.items() if key not in _PARTS}
+    if result["external"] is not None:
+        external = result["external"]
+        result["external"] = f"each {external['each']}: {shlex.join(external['command'])}"
     for key, section in _PARTS.items():
         missing = {name: None if info.is_required() else info.default for name, info in section.model_fields.items()}
         if not any(info.is_required() for info in section.model_fields.values()):

@@ -50,6 +50,7 @@ def nets_to_zero(arm: Arm) -> bool:
 
     `mask` takes away: a masked rollout is in the baseline, but not in the loss.
     """
+    assert arm.weighting is not None, "an external arm has no weights"
     spread = WEIGHTINGS[arm.weighting].per_rollout and arm.baseline != "none" and arm.advantages == "all"
     return spread and arm.truncated != "mask" and not arm.finish_push and arm.clip is None and arm.kl is None
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ablation.plan.arms import Adam, Arm, ArmAdam, ArmReward, Clip, KLAnchor, Reward, Training
+from ablation.plan.external import External
 from ablation.plan.weightings import WEIGHTINGS
 from ablation.report.arm_words import advantage_formula, arm_formula, arm_in_words, optimizer_in_words, reward_in_words, symbols
 from ablation.training.weights import Logprobs, RolloutBatch, token_weights
@@ -183,7 +184,7 @@ def test_no_field_of_an_arm_is_left_without_words():
     others = {
         "tokens": "response", "baseline": "none", "scale": "std", "no_signal": "drop", "advantages": "positive", "truncated": "mask",
         "finish_push": 1.0, "clip": Clip(), "kl": KLAnchor(beta=1.0), "reward": ArmReward(loop_penalty=1.0), "learning_rate": 1.0,
-        "optimizer": ArmAdam(eps=1.0),
+        "optimizer": ArmAdam(eps=1.0), "external": External(command=["train"], each="update"),
     }  # fmt: skip
     assert set(others) == set(Arm.model_fields) - {"weighting", "note", "truncation_penalty"}
     plain = Arm(weighting="rollout")
