@@ -1,5 +1,5 @@
 """The local policy on SmolLM2-135M with LoRA, one thread: its share of what the processor can do, scoring against a bare
-forward pass, growth, and what autocast does to the gradient.
+forward pass, and growth.
 
 The rollouts of the speed rows are random ids with nothing in common, so nothing that a run saves by sharing prompts is in them.
 Time is CPU time of this process, the two sides of a ratio take turns, and each counts its best: a shared core only adds time.
@@ -54,13 +54,12 @@ def rows() -> list[Row]:
     if not all(locate(one, PLAN).is_dir() for one in (plan.model.base, plan.model.start_adapter)):
         return [Row("the local policy on SmolLM2", f"not measured: run `ablation prepare {PLAN.name}` first", "", False)]
     policy = load(plan, autocast="bfloat16", micro_batch_tokens=LENGTH * ROLLOUTS // 2)
-    return [*ceiling(policy), *scoring(plan, policy), *growth(policy), *precision(plan)]
+    return [*ceiling(policy), *scoring(plan, policy), *growth(policy)]
 
 
 def update(policy: LocalPolicy, own: list[TrainRow]) -> Callable[[], object]:
     def call() -> None:
-        policy.reset()
-        assert policy.update(own, 1e-4).tokens
+        assert policy.update(own, 1e-6).stepped
 
     return call
 
@@ -120,29 +119,3 @@ def growth(policy: LocalPolicy) -> Iterable[Row]:
         exponent = float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
         points = ", ".join(f"{size}: {one:.1f} s" for size, one in zip(sizes, seconds, strict=True))
         yield Row(f"update against {what}: exponent of its time", f"{exponent:.2f} ({points})", "<= 1.2", exponent <= 1.2)
-
-
-def precision(plan: Plan) -> Iterable[Row]:
-    """The gradient of one update whose ratios are 1 in float32, against the same update in float32."""
-    exact = load(plan, dtype="float32")
-    own = made_up_rows(4, LENGTH, exact.causal.config.vocab_size)
-    own = [
-        TrainRow(row.prompt_ids, row.token_ids, logprobs.astype(np.float32), row.weights)
-        for row, logprobs in zip(own, exact.score(own), strict=True)
-    ]
-    wanted = gradient(exact, own)
-    del exact
-    found = {name: gradient(load(plan, autocast=name), own) for name in ("none", "bfloat16")}
-    for name, one in found.items():
-        cosine = float(one @ wanted / torch.linalg.vector_norm(one) / torch.linalg.vector_norm(wanted))
-        relative = float(torch.linalg.vector_norm(one - wanted) / torch.linalg.vector_norm(wanted))
-        what = f"gradient on a bfloat16 base, autocast {name}, against float32"
-        yield Row(what, f"cosine {cosine:.4f}, relative error {relative:.3f}", "cosine >= 0.97", cosine >= 0.97)
-
-
-def gradient(policy: LocalPolicy, own: list[TrainRow]) -> torch.Tensor:
-    """The gradient that the optimizer is given."""
-    taken = []
-    policy.optimizer.step = lambda: taken.extend(weight.grad.double().flatten() for weight in policy.trainable.values())
-    policy.update(own, 1e-4)
-    return torch.cat(taken)
