@@ -56,7 +56,7 @@ class _Attend(torch.autograd.Function):
         for block in blocks:
             query, key, value = (_gather(one, block) for one in (query_NHD, key_NGD, value_NGD))
             out_BHLD = _kernel(query, key, value, scaling)
-            out_NHD[block.owned_tokens] = out_BHLD.transpose(1, 2).flatten(0, 1)[block.owned]
+            out_NHD.index_copy_(0, block.owned_tokens, _owned(out_BHLD, block.owned))
         return out_NHD
 
     @staticmethod
@@ -70,7 +70,7 @@ class _Attend(torch.autograd.Function):
             backward = _backward_by_products if short else _backward_of_kernel
             key, value = (_gather(one, block) for one in (key_NGD, value_NGD))
             grad_owned, grad_key, grad_value = backward(query_NHD, key, value, grad_NHD, block, ctx.scaling)
-            grad_query_NHD[block.owned_tokens] = grad_owned
+            grad_query_NHD.index_copy_(0, block.owned_tokens, grad_owned)
             # Padding is only ever seen by padding, whose output nobody owns: what is added for it is exactly 0.
             places = block.tokens_BL.flatten()
             grad_key_NGD.index_add_(0, places, grad_key.transpose(1, 2).flatten(0, 1).to(wide))
@@ -89,11 +89,16 @@ def _kernel(query, key, value, scaling: float) -> torch.Tensor:
     return scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=shared)
 
 
+def _owned(tensor_BHLD: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """What stands at `places` of B * L, [owned, H, D]."""
+    return tensor_BHLD.transpose(1, 2).flatten(0, 1).index_select(0, places)
+
+
 def _spread(tensor_NHD: torch.Tensor, block: Block, places: torch.Tensor, width: int) -> torch.Tensor:
     """What the block owns at its places in [B, H, width, D], and 0 elsewhere."""
     batch, rest = len(block.tokens_BL), tensor_NHD.shape[1:]
     spread = tensor_NHD.new_zeros(batch * width, *rest)
-    spread[places] = tensor_NHD[block.owned_tokens]
+    spread.index_copy_(0, places, tensor_NHD.index_select(0, block.owned_tokens))
     return spread.view(batch, width, *rest).transpose(1, 2)
 
 
@@ -104,7 +109,7 @@ def _backward_of_kernel(query_NHD, key_BGLD, value_BGLD, grad_NHD, block: Block,
         out = _kernel(*inputs, scaling)
     grad = _spread(grad_NHD, block, block.owned, block.tokens_BL.shape[1])
     grad_query, grad_key, grad_value = torch.autograd.grad(out, inputs, grad)
-    return grad_query.transpose(1, 2).flatten(0, 1)[block.owned], grad_key, grad_value
+    return _owned(grad_query, block.owned), grad_key, grad_value
 
 
 def _backward_by_products(query_NHD, key_BGLD, value_BGLD, grad_NHD, block: Block, scaling: float):
@@ -128,5 +133,4 @@ def _backward_by_products(query_NHD, key_BGLD, value_BGLD, grad_NHD, block: Bloc
     grad_scores = torch.ops.aten._softmax_backward_data(grad_probabilities, probabilities, -1, wide).to(query.dtype)
     grad_query = torch.bmm(grad_scores, key).mul_(scaling).view(batch, groups * heads, width, size)
     grad_key, grad_value = torch.bmm(grad_scores.mT, query), torch.bmm(probabilities.to(query.dtype).mT, grad)
-    owned = grad_query.transpose(1, 2).flatten(0, 1)[block.owned_queries]
-    return owned, grad_key.view(key_BGLD.shape), grad_value.view(value_BGLD.shape)
+    return _owned(grad_query, block.owned_queries), grad_key.view(key_BGLD.shape), grad_value.view(value_BGLD.shape)
