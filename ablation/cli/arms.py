@@ -94,6 +94,7 @@ def _find(name: str, loaded: LoadedPlan | None, plan: Path | None) -> tuple[Any,
     """The arm and where it is from; the plan's own goes before one of the library with the same name."""
     from ablation.errors import UsageError
     from ablation.plan.section import did_you_mean
+    from ablation.plan.weightings import WEIGHTINGS
     from ablation.report.arm_tables import library
 
     own = {} if loaded is None else loaded.plan.arms
@@ -102,6 +103,11 @@ def _find(name: str, loaded: LoadedPlan | None, plan: Path | None) -> tuple[Any,
     known = library()
     if name in known:
         return known[name], "an arm of the library"
+    if name in WEIGHTINGS:
+        raise UsageError(
+            f"there is no arm `{name}`: it is a weighting",
+            hint=f"`ablation arms` has its formula; `R: {{weighting: {name}}}` under a plan's arms makes an arm of it.",
+        )
     hint = f"Arms of {plan}: {', '.join(own)}. " if own else ""
     hint += f"Library: {', '.join(known)}." + ("" if own else " An arm of a plan needs --plan PLAN.")
     raise UsageError(f"there is no arm `{name}`{did_you_mean(name, [*own, *known])}", hint=hint)

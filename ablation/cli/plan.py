@@ -7,13 +7,16 @@ import re
 import sys
 import textwrap
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ablation.cli import plan_proofs
 from ablation.cli.plan_power import luck_before_lock, power
 from ablation.cli.plan_review import review
+
+if TYPE_CHECKING:
+    from ablation.plan.load import LoadedPlan
 
 app = typer.Typer(no_args_is_help=True, help="Write, check, review and lock a plan.")
 app.command()(power)
@@ -83,7 +86,15 @@ def check(file: PlanFile, as_json: Json = False) -> None:
     missing = missing_resources(loaded)
     for line in missing:
         _note(f"not at hand: {line}")
-    result = {"plan": str(file), "ok": True, "digest": loaded.digest, "bytes_sha256": loaded.bytes_sha256, "missing": missing}
+    repeated = _note_repeated_arms(loaded)
+    result = {
+        "plan": str(file),
+        "ok": True,
+        "repeated_arms": repeated,
+        "digest": loaded.digest,
+        "bytes_sha256": loaded.bytes_sha256,
+        "missing": missing,
+    }
     _emit(as_json, result, f"{file}: valid, digest {loaded.digest}")
 
 
@@ -129,6 +140,7 @@ def lock(file: PlanFile, as_json: Json = False) -> None:
     if lock_path(file).exists():
         raise already_locked(file)
     loaded = checked_plan(file)
+    _note_repeated_arms(loaded)
     luck, lines = luck_before_lock(loaded)
     locked = lock_plan(file, loaded)
     for name, why in locked.owed.items():
@@ -137,6 +149,14 @@ def lock(file: PlanFile, as_json: Json = False) -> None:
     result |= {"locked_at": locked.locked_at, "locked_by": locked.locked_by, "owed": locked.owed, "luck": luck}
     text = f"{locked.path} written at {locked.locked_at} by {locked.locked_by}\ndigest {locked.digest}"
     _emit(as_json, result, "\n".join([text, *map(_wrapped, lines)]))
+
+
+def _note_repeated_arms(loaded: LoadedPlan) -> list[tuple[str, str]]:
+    """Say which arms are another one under a second name: valid, but hardly meant."""
+    repeated = loaded.plan.repeated_arms
+    for arm, first in repeated:
+        _note(f"note: arms.{arm} is arms.{first} under another name: every number of it would be the same")
+    return repeated
 
 
 @app.command()

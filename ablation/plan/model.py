@@ -155,6 +155,17 @@ class Plan(Section):
     """Phase 2, only after `REPLICATED`: more updates of an arm."""
 
     @property
+    def repeated_arms(self) -> list[tuple[str, str]]:
+        """(arm, earlier arm) where the two differ in name and note alone: with one set of seeds they would be one run twice."""
+        seen: dict[str, str] = {}
+        pairs = []
+        for name, arm in self.arms.items():
+            first = seen.setdefault(arm.model_copy(update={"note": None}).model_dump_json(), name)
+            if first != name:
+                pairs.append((name, first))
+        return pairs
+
+    @property
     def cells(self) -> list[tuple[str, str]]:
         """(problem id, effort) of every cell, in plan order."""
         return [(problem, effort) for effort, ids in self.problems.cells.items() for problem in ids]

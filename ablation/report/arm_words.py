@@ -30,6 +30,8 @@ _SYMBOLS = {
     "logp": "the token's log-probability in nats",
     "c": "0 for a token that the clip leaves without gradient, else 1",
 }
+_OF_LOSS = {"Lbar_g", "L_g", "Lbar", "R", "G"}
+"""Letters that are a mean, a sum or a number of the rollouts in the loss."""
 OUTSIDE = "what the arm's own command makes of it"
 """In place of a formula, for an arm that is trained by a command."""
 ADVANTAGE_SHORT = {"mean": "r_i − mean(r)", "leave_one_out": "r_i − mean(other r)", "none": "r_i"}
@@ -87,7 +89,7 @@ def symbols(arms: Iterable[Arm]) -> str:
     used = {word for arm in arms for word in re.findall(r"[A-Za-z]\w*", arm_formula(arm))}
     found += [f"{name}: {text}." for name, text in _SYMBOLS.items() if name in used]
     of_loss = [arm for arm in arms if arm.truncated in ("apart", "mask") or arm.no_signal == "drop"]
-    if any({"Lbar_g", "L_g", "Lbar", "R", "G"} & set(re.findall(r"\w+", arm_formula(arm))) for arm in of_loss):
+    if any(_OF_LOSS & set(re.findall(r"\w+", arm_formula(arm))) for arm in of_loss):
         found.append("Rollouts out of the loss count in no mean, sum or number of L_i.")
     if "response" not in tokens:
         found.append("The visible answer never carries weight.")

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from ablation.cli.plan import app
@@ -400,3 +401,13 @@ def test_no_two_rollouts_of_a_plan_share_a_seed(monkeypatch):
     monkeypatch.setattr(schedule, "derive_seed", lambda seed, *purpose: hash((seed, purpose)) % 1000)
     [(path, text)] = seed_faults(plan)
     assert path == ("families",) and "would be sampled with the same seed" in text
+
+
+def test_an_arm_under_two_names_is_told_and_stays_valid(tmp_path):
+    tree = yaml.safe_load((PLANS / "quickstart.yaml").read_text())
+    tree["arms"]["R"] = {"library": "X", "truncated": "keep", "note": "N by another way"}
+    path = tmp_path / "twice.yaml"
+    path.write_text(yaml.safe_dump(tree, sort_keys=False))
+    result = run("check", path, "--json")
+    assert result.code == 0 and json.loads(result.out)["repeated_arms"] == [["R", "N"]]
+    assert "arms.R is arms.N under another name" in result.err

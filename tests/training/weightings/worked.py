@@ -32,6 +32,13 @@ def weigh(name, rollouts):
     assert len(found) == 5
     for one, length in zip(found, L, strict=True):
         assert one.dtype == np.float64 and one.shape in ((), (length,))
+    other = np.where(IN_LOSS, L, 30)  # another length of the rollout that is out of the loss: no divisor may count it
+    moved = replace(MASKED, lengths_R=other, entropy=[np.arange(length) / 100 for length in other])
+    for one, two, counted in zip(function(MASKED), function(moved), IN_LOSS, strict=True):
+        assert not counted or np.allclose(one, two, rtol=1e-12), f"{name}: counts the length of a rollout that is out of the loss"
+    total = sum(np.abs(np.broadcast_to(one, length)).sum() for one, length in zip(function(WHOLE), L, strict=True))
+    size = total / (np.abs(A) * L).sum()
+    assert 0.1 < size < 20, f"{name}: a token weighs {size:.3g} per unit of advantage; the README's units make it about 1"
     doubled = function(replace(rollouts, advantages_R=2 * rollouts.advantages_R))
     assert all(np.allclose(2 * one, two, rtol=1e-12) for one, two in zip(found, doubled, strict=True))
     return found
