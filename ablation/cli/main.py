@@ -13,7 +13,21 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from ablation.cli import arms, audit, grade, journal, ledger, measure, plan, prepare, problems, run, status, verdict
+from ablation.cli import (
+    arms,
+    audit,
+    grade,
+    import_rollouts,
+    journal,
+    ledger,
+    measure,
+    plan,
+    prepare,
+    problems,
+    run,
+    status,
+    verdict,
+)
 from ablation.errors import AblationError, ExitCode, UsageError
 
 
@@ -49,6 +63,7 @@ app.add_typer(plan.app, name="plan")
 app.add_typer(arms.app, name="arms")
 app.add_typer(audit.app, name="audit")
 app.command("grade")(grade.grade)
+app.command("import")(import_rollouts.import_rollouts)
 app.add_typer(journal.app, name="journal")
 app.add_typer(ledger.app, name="ledger")
 app.command("measure")(measure.measure)

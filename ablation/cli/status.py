@@ -34,20 +34,27 @@ def status(
     if as_json:
         found = {"plan": locked.digest, "run": str(root), "runner": worker, "sweeps": state.sweeps}
         found["arms"] = [asdict(arm) | {"finished": arm.finished} for arm in state.arms]
+        found["imported"] = state.imported
         typer.echo(json.dumps(found | {"extensions": [asdict(one) for one in state.extensions]}))
         return
     typer.echo(f"plan     {locked.path} (locked {locked.lock.locked_at}, {locked.digest[:12]})")
     typer.echo(f"run      {root}" + ("" if root.is_dir() else " (not begun)"))
     typer.echo(f"runner   {worker or 'none at work'}")
     for family, there in state.sweeps.items():
-        typer.echo(f"sweep    {family}: {there}")
+        typer.echo(f"sweep    {family}: {there}{' (imported)' if f'{family}/start/sweep' in state.imported else ''}")
     for arm in state.arms:
         end = "stopped by a stop rule" if arm.stopped else f"readout: {arm.readout}"
+        if arm.imported:
+            typer.echo(f"arm      {arm.family}/{arm.arm}: {end} (imported; not trained here)")
+            continue
         typer.echo(f"arm      {arm.family}/{arm.arm}: {arm.updates_done} of {arm.updates} updates, {end}{_unstepped(arm)}")
     for one in state.extensions:
         typer.echo(f"extend   {one.family}/{one.arm}: {_extension(one)}")
     finished = all(arm.finished for arm in state.arms) and _replicated(root, locked, state)
     options = command_options(locked.path, run_folder)
+    if not finished and state.imported:  # what is missing, and how it is imported, is the verdict's to say
+        typer.echo(f"next     ablation import --stage STAGE --arm ARM{options} FILE (`ablation verdict` says what is missing)")
+        return
     typer.echo(f"next     {_next(state) if finished else 'ablation run --all'}{options}")
 
 

@@ -134,17 +134,21 @@ def pause_gate(arm: str, update: int) -> str:
     return f"{PAUSE}:{arm}@{update}"
 
 
-def decorated(label: str, deviations: Sequence[Deviation]) -> str:
-    """`NOT_REPLICATED (deviation 1)`, `STABLE (deviations 1, 2)`; the label alone without any."""
+def decorated(label: str, deviations: Sequence[Deviation], marks: Sequence[str] = ()) -> str:
+    """`NOT_REPLICATED (deviation 1)`, `STABLE (deviations 1, 2; imported)`; the label alone without any deviation or mark.
+
+    `marks` begin with `imported`: see `rollouts.imported`.
+    """
     if not deviations:
-        return label
+        return f"{label} ({'; '.join(marks)})" if marks else label
     numbers = ", ".join(str(one.number) for one in deviations)
-    return f"{label} (deviation{'s' if len(deviations) > 1 else ''} {numbers})"
+    first = f"deviation{'s' if len(deviations) > 1 else ''} {numbers}"
+    return f"{label} ({'; '.join([first, *marks])})"
 
 
 def bare(label: str) -> str:
     """The label without what `decorated` added."""
-    return re.sub(r" \(deviations? [\d, ]+\)\Z", "", label)
+    return re.sub(r" \((?:deviations? \d|imported)[^()]*\)\Z", "", label)
 
 
 def _check_gate_name(locked: LockedPlan, gate: str) -> None:

@@ -73,7 +73,11 @@ def render(verdict: Verdict, plan: Plan) -> Iterator[RenderableType | list[Rende
     if stops:
         yield Text("\n".join(_stop(one) for one in stops))
     elif verdict.source == model.FROM_ROLLOUTS and verdict.arms:
-        yield Text("Stop rules: none fired in the runs above.")
+        elsewhere = [one.name for one in verdict.arms if one.marks]
+        if len(elsewhere) < len(verdict.arms):
+            yield Text("Stop rules: none fired in the runs above." if not elsewhere else "Stop rules: none fired here.")
+        if elsewhere:
+            yield Text(f"Imported, so no stop rule was watched and no update audited by this program: {', '.join(elsewhere)}.")
     if verdict.audits:
         yield audits(verdict.audits)
     for name, section in verdict.sections.items():
@@ -90,6 +94,7 @@ def render(verdict: Verdict, plan: Plan) -> Iterator[RenderableType | list[Rende
 
 def label_line(verdict: Verdict) -> Text:
     source = "computed from rollouts" if verdict.source == model.FROM_ROLLOUTS else verdict.source
+    source = "computed from imported rollouts" if verdict.imported else source
     return Text.assemble("Verdict: ", (verdict.shown(verdict.label), _style(verdict.label)), f"  ({source})")
 
 
@@ -245,7 +250,7 @@ def labels(verdict: Verdict) -> Group:
     parts: list[RenderableType] = []
     widest = max((len(one.name) for one in verdict.arms), default=0)
     for one in verdict.arms:
-        parts.append(Text.assemble(f"{one.name:<{widest}}  ", (verdict.shown(one.label), _style(one.label))))
+        parts.append(Text.assemble(f"{one.name:<{widest}}  ", (verdict.shown(one.label, one.marks), _style(one.label))))
     if parts and verdict.sections:
         parts.append(Text())
     for name, section in verdict.sections.items():

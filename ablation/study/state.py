@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ablation.errors import IntegrityError
 from ablation.plan.deviations import Deviation, opened_by, pause_gate
 from ablation.plan.extension import FIRST_STABLE, extension_family
 from ablation.plan.model import Plan
 from ablation.rollouts.folder import RunFolder
-from ablation.rollouts.store import stage_is_complete, stage_parts
+from ablation.rollouts.imported import is_imported
+from ablation.rollouts.store import stage_info, stage_is_complete, stage_parts
 from ablation.study.updates import STEPPED
 
 
@@ -27,6 +29,8 @@ class ArmState:
     stopped: bool
     unstepped: dict[int, str] = field(default_factory=dict)
     """Update -> its outcome, where it took no step."""
+    imported: bool = False
+    """The readout was sampled elsewhere."""
 
     @property
     def finished(self) -> bool:
@@ -60,6 +64,8 @@ class RunState:
     arms: list[ArmState]
     extensions: list[ExtensionState] = field(default_factory=list)
     """Of every arm that the plan names for it, and of every other one that has been extended."""
+    imported: list[str] = field(default_factory=list)
+    """`family/arm/stage` of every stage that was sampled elsewhere."""
 
 
 def _presence(folder: Path) -> str:
@@ -78,11 +84,16 @@ def run_state(plan: Plan, root: Path, deviations: Sequence[Deviation] = ()) -> R
     ]
     arms = [_arm_state(run, plan, family, arm) for family, arm in wanted]
     sweeps = {family: _presence(run.sweep(family)) for family in plan.families}
-    return RunState(root, sweeps, arms, _extensions(run, plan, deviations))
+    folders = sorted(path.parent for path in root.glob("*/*/*/stage.json"))
+    imported = [one.relative_to(root).as_posix() for one in folders if _is_imported(one)]
+    return RunState(root, sweeps, arms, _extensions(run, plan, deviations), imported)
 
 
 def _arm_state(run: RunFolder, plan: Plan, family: str, arm: str) -> ArmState:
-    done = _updates_done(run, family, arm, 0, plan.training.updates)
+    # An arm that is trained as a whole has the last update's checkpoint alone.
+    before = plan.training.updates - 1 if plan.arms[arm].trained_as_a_whole else 0
+    done = _updates_done(run, family, arm, before, plan.training.updates)
+    done = 0 if done == before else done
     return ArmState(
         family,
         arm,
@@ -91,7 +102,16 @@ def _arm_state(run: RunFolder, plan: Plan, family: str, arm: str) -> ArmState:
         _presence(run.readout(family, arm)),
         run.stopped(family, arm).is_file(),
         _unstepped(run, family, arm, range(1, done + 1)),
+        _is_imported(run.readout(family, arm)),
     )
+
+
+def _is_imported(folder: Path) -> bool:
+    """Whether there is such a stage, and it was sampled elsewhere. One that cannot be read is the verdict's to refuse."""
+    try:
+        return stage_is_complete(folder) and is_imported(stage_info(folder))
+    except IntegrityError:
+        return False
 
 
 def _extensions(run: RunFolder, plan: Plan, deviations: Sequence[Deviation]) -> list[ExtensionState]:

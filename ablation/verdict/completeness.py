@@ -8,6 +8,7 @@ import numpy as np
 
 from ablation.errors import IntegrityError
 from ablation.plan.model import Plan
+from ablation.rollouts.imported import has_seeds, is_imported, is_retokenized, prompt_kind
 from ablation.rollouts.stage import Stage
 
 
@@ -52,26 +53,41 @@ def missing_rollouts(stage: Stage, plan: Plan, folder: Path) -> str | None:
 def check_pairing(sweep: Stage, readout: Stage, folder: Path) -> list[str]:
     """Raise `IntegrityError` unless each rollout has the seed and prompt of its partner and both have one kind of logprob.
 
-    Both stages must be whole. Returns notes on what differs and is allowed to.
+    Both stages must be whole. Returns notes on what differs and is allowed to, and on what imported rows do not tell.
     """
     for name in ("logprob_kind", "think_open_id", "think_close_id", "end_ids"):
         one, other = getattr(sweep.info, name), getattr(readout.info, name)
         if one != other:
             raise IntegrityError(f"{folder}: {name} is {other}, the sweep's is {one}: they cannot be compared")
     order = [np.lexsort((stage.index, stage.effort, stage.problem)) for stage in (sweep, readout)]
-    for name in ("seed", "prompt_sha256"):
+    who, notes = f"{readout.info.family}/{readout.info.arm}", []
+    paired = {
+        "seed": has_seeds(sweep.info) and has_seeds(readout.info),
+        "prompt_sha256": prompt_kind(sweep.info) == prompt_kind(readout.info) != "absent",
+    }
+    for name, known in paired.items():
+        if not known:
+            what = {"seed": "seed", "prompt_sha256": "prompt"}[name]
+            notes.append(f"{who}: whether its rollouts have the {what} of their partner in the sweep is not known")
+            continue
         one, other = (np.array(getattr(stage, name))[rows] for stage, rows in zip((sweep, readout), order, strict=True))
         if (one != other).any():
             row = int(order[1][np.argmax(one != other)])
             raise IntegrityError(
                 f"{folder}: rollout {readout.name(row)} has another {name} than in the sweep; the two are not paired"
             )
+    if is_imported(sweep.info) or is_imported(readout.info):
+        if is_imported(sweep.info) != is_imported(readout.info):
+            notes.append(f"{who}: of sweep and readout one was imported, so the engine changed between them")
+        elif is_retokenized(sweep.info) != is_retokenized(readout.info):
+            notes.append(f"{who}: of sweep and readout one has the sampled token ids and the other does not: lengths may differ")
+        return notes
     differing = sorted(
         name
         for name in sweep.info.engine.keys() | readout.info.engine.keys()
         if sweep.info.engine.get(name) != readout.info.engine.get(name)
     )
     if not differing:
-        return []
+        return notes
     changes = ", ".join(f"{name} {sweep.info.engine.get(name)} -> {readout.info.engine.get(name)}" for name in differing)
-    return [f"{readout.info.family}/{readout.info.arm}: the engine changed between sweep and readout: {changes}"]
+    return [*notes, f"{who}: the engine changed between sweep and readout: {changes}"]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ablation.plan.deviations import Deviation, decorated
+from ablation.rollouts.imported import IMPORTED
 from ablation.verdict.rules import Figures, RuleResult
 
 FROM_ROLLOUTS = "rollouts"
@@ -67,6 +68,8 @@ class ArmVerdict:
     figures: Figures | None = None
     stopped: dict[str, Any] | None = None
     """The stop rule that ended the run, with its numbers."""
+    marks: tuple[str, ...] = ()
+    """What its label says of imported rollouts, see `rollouts.imported.marks`."""
 
     @property
     def name(self) -> str:
@@ -74,7 +77,7 @@ class ArmVerdict:
 
     def as_json(self) -> dict[str, Any]:
         content: dict[str, Any] = {"family": self.family, "arm": self.arm, "label": self.label}
-        content |= {"rules": [one.as_json() for one in self.rules], "stopped": self.stopped}
+        content |= {"rules": [one.as_json() for one in self.rules], "stopped": self.stopped, "marks": list(self.marks)}
         if self.figures is not None:
             content |= {
                 "measures": dict(self.figures.subject),
@@ -139,9 +142,20 @@ class Verdict:
     next_command: str | None = None
     """The one command that makes all that is missing; None if nothing is, or if no command of ours can."""
 
-    def shown(self, label: str) -> str:
-        """`label` with the deviations that it was computed under: `NOT_REPLICATED (deviation 1)`."""
-        return decorated(label, self.deviations)
+    imported: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    """`family/arm/stage` -> what is known of its rows, for each stage that was imported: see `rollouts.imported`."""
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """The marks of all arms; where only some arms rest on imported rollouts, they are named."""
+        found = [mark for one in self.arms for mark in one.marks]
+        named = [one.name for one in self.arms if one.marks]
+        first = IMPORTED if len(named) == len(self.arms) else f"{IMPORTED}: {', '.join(named)}"
+        return (first, *(mark for mark in dict.fromkeys(found) if mark != IMPORTED)) if found else ()
+
+    def shown(self, label: str, marks: Sequence[str] | None = None) -> str:
+        """`label` with what it was computed under: `NOT_REPLICATED (deviation 1; imported)`. `marks`: those of one arm."""
+        return decorated(label, self.deviations, self.marks if marks is None else marks)
 
     def labels(self) -> dict[str, str]:
         """Every label of the verdict by its section, bare."""
@@ -150,7 +164,7 @@ class Verdict:
     def as_json(self) -> dict[str, Any]:
         """`label` and `labels` carry the deviations, so that nobody reads a label without them; `bare_label` does not."""
         shown = {name: self.shown(label) for name, label in self.labels().items()}
-        arms = [one.as_json() | {"label": self.shown(one.label)} for one in self.arms]
+        arms = [one.as_json() | {"label": self.shown(one.label, one.marks)} for one in self.arms]
         sections = {name: one.as_json() | {"label": shown[name]} for name, one in self.sections.items()}
         return {
             "plan": {"name": self.plan, "digest": self.digest},
@@ -160,6 +174,7 @@ class Verdict:
             "bare_label": self.label,
             "labels": shown,
             "deviations": [one.as_json() for one in self.deviations],
+            "imported": dict(self.imported),
             "journal": self.journal,
             "reasons": [one.as_json() for one in self.reasons],
             "missing": [one.as_json() for one in self.missing],

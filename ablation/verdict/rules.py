@@ -34,6 +34,8 @@ class Figures:
     """Rule name -> whether it holds, where a source says so and gives no figure."""
     how: str = COMPUTED
     """COMPUTED or REPORTED."""
+    absent: Mapping[str, str] = field(default_factory=dict)
+    """Measure -> why it is not known, where that can be said."""
 
 
 @dataclass(frozen=True)
@@ -80,13 +82,13 @@ def _value(rule: Rule, figures: Figures) -> tuple[Fraction | None, str | None]:
     measure = rule.measure
     own, other = figures.subject.get(measure), figures.reference.get(measure)
     if rule.compare == "value":
-        return (None, _missing(measure)) if own is None else (exact(own), None)
+        return (None, _missing(measure, figures)) if own is None else (exact(own), None)
     if rule.compare == "change":
         if own is not None and other is not None:
             return exact(own) - exact(other), None
         if figures.changes.get(measure) is not None:
             return exact(figures.changes[measure]), None
-        return None, _missing(measure)
+        return None, _missing(measure, figures)
     ratio = figures.ratios.get(measure)
     if ratio is None:
         return None, f"`{measure}` has no ratio here"
@@ -96,7 +98,9 @@ def _value(rule: Rule, figures: Figures) -> tuple[Fraction | None, str | None]:
     return exact(found), None
 
 
-def _missing(measure: str) -> str:
+def _missing(measure: str, figures: Figures) -> str:
+    if measure in figures.absent:
+        return figures.absent[measure]
     if measure in COUNT_MEASURES:
         return f"there is no count of `{measure}`"
     return f"`{measure}` is undefined or was not measured"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from shlex import quote
@@ -16,13 +17,16 @@ from ablation.measures.compare import ratios
 from ablation.measures.measure import measure
 from ablation.plan.choose import command_options
 from ablation.plan.extension import check_rules
+from ablation.plan.external import external_notes
 from ablation.plan.model import START, Plan
 from ablation.plan.rules import Rule
 from ablation.problems.problem import Problem, load_problems
 from ablation.rollouts.folder import RunFolder
 from ablation.rollouts.grades import SLOW, grades_of, other_graders, read_grades
+from ablation.rollouts.imported import absent_measures, import_note, is_imported, marks
 from ablation.rollouts.journal_chain import check_journal
 from ablation.rollouts.outcomes import Outcomes, outcomes
+from ablation.rollouts.schema import StageInfo
 from ablation.rollouts.seen import check_lock_copy, deviations_of_run
 from ablation.rollouts.stage import Stage
 from ablation.rollouts.store import read_stage, stage_is_complete
@@ -75,7 +79,7 @@ def judge_run(root: Path, locked: Locked, options: str | None = "", *, regrade: 
     missing = [line for pair, one in zip(pairs, arms, strict=True) if one is None for line in reader.missing(*pair)]
     if headline.stable_arm is None and any(pair in headline.needed for pair in pairs[1 : len(plan.arms)]):
         what = f"{second}: the first stable arm of {plan.main_family}, which is not known yet"
-        missing.append(Missing(what, reader.command("--all")))
+        missing.append(Missing(what, missing[0].command if reader.imported and missing else reader.command("--all")))
     once: dict[str, Missing] = {}
     for one in missing:  # a sweep is asked for by each of its arms
         once.setdefault(one.what, one)
@@ -100,17 +104,30 @@ def judge_run(root: Path, locked: Locked, options: str | None = "", *, regrade: 
         },
         sections={name: SectionVerdict(NOT_RUN) for name in ("held_out", "never_used", "release") if getattr(plan.verdict, name)},
         audits={f"{family}/{arm}": found for family, arm in pairs if (found := _audit_ranges(reader.run, plan, family, arm))},
-        notes=[*reader.notes, *journal.notes],
+        notes=[
+            *external_notes(plan, [arm for _, arm in pairs]),
+            *map(import_note, sorted(reader.imported.values(), key=_stage_order)),
+            *reader.notes,
+            *journal.notes,
+        ],
         deviations=deviations_of_run(root, locked, journal),
+        imported={name: one.engine for name, one in sorted(reader.imported.items())},
         journal=journal.as_json(),
         next_command=_together(reader, once.values()) if options is not None else None,
     )
 
 
+def _stage_order(info: StageInfo) -> tuple[str, bool, str]:
+    """Family by family, each sweep first."""
+    return info.family, info.arm != START, info.arm
+
+
 def _together(reader: _Reader, missing: Collection[Missing]) -> str | None:
     """The one command that makes all of `missing`, or None if nothing is."""
     commands = {one.command for one in missing}
-    return commands.pop() if len(commands) == 1 else reader.command("--all") if commands else None
+    if len(commands) == 1:
+        return commands.pop()
+    return reader.command("--all") if commands and not reader.imported else None  # each file is imported by itself
 
 
 def judge_check(root: Path, locked: Locked, family: str, arm: str, update: int) -> ArmVerdict | None:
@@ -145,6 +162,7 @@ class _Reader:
     def __init__(self, root: Path, locked: Locked, options: str | None = "", regrade: bool = False) -> None:
         self.run, self.locked, self.plan, self.options = RunFolder(Path(root)), locked, locked.plan, options
         self.regrade = regrade
+        self.imported: dict[str, StageInfo] = {}
         self.notes: list[str] = []
         self._gaps: dict[tuple[str, str], str] = {}
         self.sweep: Callable[[str], tuple[Stage, Outcomes, dict] | None] = cache(self._sweep)
@@ -153,18 +171,22 @@ class _Reader:
 
     def missing(self, family: str, arm: str) -> list[Missing]:
         """What stands between this arm and its result."""
-        where = "" if family == self.plan.main_family else f" --family {family}"
-        command = self.command(f"--arm {arm}{where}")
-        found = []
-        if self.sweep(family) is None:
-            found.append(Missing(self._gaps[family, START], command))
-        if (family, arm) in self._gaps:
-            found.append(Missing(self._gaps[family, arm], command))
-        return found
+        wanted = [START] if self.sweep(family) is None else []
+        wanted += [arm] if (family, arm) in self._gaps else []
+        return [Missing(self._gaps[family, one], self._makes(family, one, arm)) for one in wanted]
 
-    def command(self, what: str) -> str:
-        """What makes it, or who has to."""
-        return f"whoever made {self.run.root} has to finish it" if self.options is None else f"ablation run {what}{self.options}"
+    def _makes(self, family: str, what: str, arm: str) -> str:
+        where = "" if family == self.plan.main_family else f" --family {family}"
+        if not self.imported:
+            return self.command(f"--arm {arm}{where}")
+        stage = "--stage sweep" if what == START else f"--arm {arm} --stage readout"
+        return self.command(f"{stage}{where}", "import")
+
+    def command(self, what: str, by: str = "run") -> str:
+        """What makes it (a run or an import of a file), or who has to."""
+        if self.options is None:
+            return f"whoever made {self.run.root} has to finish it"
+        return f"ablation {by} {what}{self.options}" + (" FILE" if by == "import" else "")
 
     def _problems(self) -> dict[str, Problem]:
         path = self.run.problems
@@ -184,6 +206,8 @@ class _Reader:
             return None
         stage = read_stage(folder)
         check_stage_of_plan(stage, self.plan, self.locked.digest, (family, arm, kind, update), folder)
+        if is_imported(stage.info):
+            self.imported[folder.relative_to(self.run.root).as_posix()] = stage.info
         gap = missing_rollouts(stage, self.plan, folder)
         if gap:
             self._gaps[family, arm] = gap
@@ -239,7 +263,10 @@ class _Reader:
         own = self._outcomes(folder, stage)
         measured = measure(own)
         compared = ratios(own, sweep[1], (measured, sweep[2]), self.plan.statistics)
-        return judge_damage(family, arm, rules, Figures(measured, sweep[2], ratios=compared))
+        infos = (sweep[0].info, stage.info)
+        absent = absent_measures(infos[0]) | absent_measures(infos[1])
+        found = judge_damage(family, arm, rules, Figures(measured, sweep[2], ratios=compared, absent=absent))
+        return replace(found, marks=marks(infos))
 
     def _stop(self, path: Path) -> dict[str, Any]:
         try:
@@ -253,7 +280,9 @@ class _Reader:
 
 
 def _audit_ranges(run: RunFolder, plan: Plan, family: str, arm: str) -> dict[str, list[float]]:
-    """Lowest and highest audited share over the updates before the readout that have an audit."""
+    """Lowest and highest audited share over the updates before the readout that have an audit; none of an external arm."""
+    if plan.arms[arm].external is not None:
+        return {}
     found: dict[str, list[float]] = {}
     paths = [run.audit(family, arm, k) for k in range(1, plan.training.updates + 1)]
     for path in filter(Path.is_file, paths):

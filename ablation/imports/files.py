@@ -1,0 +1,76 @@
+"""Rows of JSON Lines, Parquet and Inspect logs, each with its file and line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ablation.errors import UsageError
+from ablation.imports.columns import Row, check_even, read_row
+
+_KNOWN = "JSON Lines (.jsonl), Parquet (.parquet) and Inspect logs (.eval)"
+
+
+def read_files(paths: list[Path]) -> tuple[list[Row], set[str]]:
+    """All rows of `paths`, in order, and the names of columns that are not used.
+
+    Raises `UsageError` naming file and line for what cannot be read, for a wrong type, or for a column that some rows lack.
+    """
+    rows, unused = [], set()
+    for path in paths:
+        before = len(rows)
+        for where, values in _rows(path):
+            row, left = read_row(where, values)
+            rows.append(row)
+            unused |= left
+        if len(rows) == before:
+            raise UsageError(f"{path}: there is no rollout in this file")
+    check_even(rows)
+    return rows, unused
+
+
+def _rows(path: Path) -> Iterator[tuple[str, Any]]:
+    if path.suffix == ".eval":
+        from ablation.imports.inspect_log import inspect_rows
+
+        return inspect_rows(path)
+    if path.suffix == ".parquet":
+        return _parquet(path)
+    if path.suffix in (".jsonl", ".json", ".ndjson"):
+        return _json_lines(path)
+    raise UsageError(f"{path}: the ending `{path.suffix}` is not known", hint=f"Imported are {_KNOWN}.")
+
+
+def _json_lines(path: Path) -> Iterator[tuple[str, Any]]:
+    with _opened(path) as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            try:
+                yield f"{path}:{number}", json.loads(line)
+            except UnicodeDecodeError as error:
+                raise UsageError(f"{path}:{number}: not UTF-8 (byte {error.start})", hint="Save the file as UTF-8.") from error
+            except (ValueError, RecursionError) as error:
+                raise UsageError(f"{path}:{number}: not JSON: {error}", hint="Each line is one JSON object.") from error
+
+
+def _parquet(path: Path) -> Iterator[tuple[str, Any]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with _opened(path) as file:
+            table = pq.ParquetFile(file).read(use_threads=False)
+    except pa.ArrowException as error:
+        raise UsageError(f"{path}: not a Parquet file: {error}", hint="Write it again, or use JSON Lines.") from error
+    for number, values in enumerate(table.to_pylist(), start=1):
+        yield f"{path}:{number}", values
+
+
+def _opened(path: Path) -> Any:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise UsageError(f"{path}: could not be read: {error.strerror or error}", hint="Check the path.") from error

@@ -1,0 +1,92 @@
+"""Rollouts of an Inspect log (`.eval`): a zip with `header.json` and one JSON file a sample and epoch.
+
+A sample's id is its problem, its epoch less one the index, its metadata's `effort` or the run's `reasoning_effort` the effort.
+Reasoning and text of the assistant's message are thinking and answer. Sampling settings of the run become columns, so that they
+are compared with the plan's. Newer versions compress with zstd, which this Python's zipfile cannot read; Arrow can.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ablation.errors import UsageError
+from ablation.imports.columns import SETTINGS
+
+_ZSTD = 93
+_ATTACHMENT = "attachment://"
+
+
+def inspect_rows(path: Path) -> Iterator[tuple[str, Any]]:
+    """(`FILE:SAMPLE`, columns) of each sample. Raises `UsageError` for what is no log, or a sample that failed."""
+    try:
+        with path.open("rb") as file, zipfile.ZipFile(file) as log:
+            header = _read(log, log.getinfo("header.json"))
+            settings = _settings(header)
+            samples = [entry for entry in log.infolist() if entry.filename.startswith("samples/")]
+            for entry in samples:
+                where = f"{path}:{entry.filename.removeprefix('samples/')}"
+                yield where, settings | _sample(_read(log, entry), where)
+    except OSError as error:
+        raise UsageError(f"{path}: could not be read: {error.strerror or error}", hint="Check the path.") from error
+    except (zipfile.BadZipFile, zlib.error, KeyError, ValueError, TypeError, AttributeError) as error:
+        raise UsageError(
+            f"{path}: is not a finished Inspect log ({type(error).__name__}: {error})",
+            hint="`inspect log convert` writes it again.",
+        ) from error
+
+
+def _settings(header: dict[str, Any]) -> dict[str, Any]:
+    """Effort and sampling values that hold for every sample."""
+    config = dict(header["eval"].get("model_generate_config") or {})
+    config |= {name: value for name, value in (header.get("plan") or {}).get("config", {}).items() if value is not None}
+    found = {name: config[name] for name in SETTINGS if config.get(name) is not None}
+    return found | ({"effort": config["reasoning_effort"]} if config.get("reasoning_effort") else {})
+
+
+def _sample(sample: dict[str, Any], where: str) -> dict[str, Any]:
+    if sample.get("error"):
+        said = str(sample["error"].get("message"))[:100]
+        raise UsageError(f"{where}: this sample ended with an error: {said}", hint="Run it again: `inspect eval-retry LOG`.")
+    attachments = sample.get("attachments") or {}
+
+    def whole(text: str) -> str:
+        return attachments.get(text.removeprefix(_ATTACHMENT), text) if text.startswith(_ATTACHMENT) else text
+
+    choices = sample["output"]["choices"]
+    if len(choices) != 1:
+        raise UsageError(f"{where}: has {len(choices)} choices; one rollout a sample and epoch is read")
+    stop, content = choices[0]["stop_reason"], choices[0]["message"]["content"]
+    row: dict[str, Any] = {"problem": str(sample["id"]), "index": sample["epoch"] - 1, "finish_reason": stop}
+    effort = (sample.get("metadata") or {}).get("effort")
+    row |= {"effort": effort} if effort else {}
+    if isinstance(content, str):
+        return row | {"completion": whole(content)}
+    thinking = "".join(whole(part["reasoning"]) for part in content if part["type"] == "reasoning")
+    answer = "".join(whole(part["text"]) for part in content if part["type"] == "text")
+    if not thinking:
+        return row | {"completion": answer}
+    # Cut before any answer: the thinking was never closed.
+    return row | {"thinking": thinking} | ({} if stop == "max_tokens" and not answer else {"answer": answer})
+
+
+def _read(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Any:
+    if entry.compress_type != _ZSTD:
+        return json.loads(log.read(entry))
+    import pyarrow as pa
+
+    assert log.fp is not None
+    log.fp.seek(entry.header_offset + 26)  # of the local header: the lengths of name and extra field, which stand before the data
+    name, extra = (int.from_bytes(log.fp.read(2), "little") for _ in range(2))
+    log.fp.seek(entry.header_offset + 30 + name + extra)
+    try:
+        data = pa.decompress(log.fp.read(entry.compress_size), entry.file_size, codec="zstd", asbytes=True)
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(f"{entry.filename}: {error}") from None
+    if zlib.crc32(data) != entry.CRC:
+        raise ValueError(f"{entry.filename}: its checksum is another one")
+    return json.loads(data)

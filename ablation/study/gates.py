@@ -1,0 +1,37 @@
+"""What the plan allows to be sampled, trained or imported now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ablation.errors import GateError
+from ablation.plan.deviations import Deviation, opened_by
+from ablation.plan.lock import LockedPlan
+from ablation.verdict.run import first_stable_arm
+
+
+def check_family_gate(locked: LockedPlan, root: Path, deviations: Sequence[Deviation], family: str, arm: str) -> Deviation | None:
+    """The deviation that lets `arm` into `family`, None if the plan itself does.
+
+    Raises `GateError` if neither does, `IncompleteError` if which arm is replicated is not known yet.
+    """
+    replication = locked.plan.verdict.replication
+    if family == locked.plan.main_family:
+        return None
+    if family != replication.family:
+        raise GateError(f"family `{family}` has no part in this plan's verdict, so nothing runs in it")
+    if arm == replication.control:
+        return None
+    opened = opened_by(deviations, "replication")
+    if opened is not None:
+        return opened
+    stable = first_stable_arm(root, locked)
+    if arm != stable:
+        which = f"that is {stable}" if stable else "there is none"
+        raise GateError(
+            f"the plan replicates {replication.control} and the first arm that was stable in {locked.plan.main_family}: "
+            f"{which}, not {arm}",
+            hint="Running it anyway is a deviation: `ablation plan deviate PLAN --opens replication ...`, before it is run.",
+        )
+    return None

@@ -1,0 +1,95 @@
+"""Logs that Inspect itself wrote, with its mock model: see `inspect/make_logs.py`."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from ablation.errors import UsageError
+from ablation.imports.inspect_log import inspect_rows
+from ablation.imports.stage import import_stage, make_request
+from ablation.rollouts.store import read_stage
+from tests.imports.made import write_tokenizer
+from tests.verdict.study import lock_small
+
+LOGS = Path(__file__).parent / "inspect"
+
+
+def test_samples_become_columns():
+    rows = dict(inspect_rows(LOGS / "low.eval"))
+    assert len(rows) == 12
+    settings = {"temperature": 1.0, "top_p": 1.0, "max_tokens": 64, "effort": "low"}
+    assert rows[f"{LOGS}/low.eval:p0_epoch_2.json"] == settings | {
+        "problem": "p0", "index": 1, "finish_reason": "stop", "thinking": "the number is 0 as it says", "answer": "0"
+    }  # fmt: skip
+    assert rows[f"{LOGS}/low.eval:p4_epoch_1.json"]["completion"] == "<think>just 4 words</think>4"
+    cut = rows[f"{LOGS}/low.eval:p5_epoch_1.json"]
+    assert cut["finish_reason"] == "max_tokens" and cut["thinking"] == "and so on " * 21 and "answer" not in cut
+
+
+def test_two_logs_make_a_sweep(tmp_path):
+    locked = lock_small(tmp_path / "plans")
+    files = [LOGS / "low.eval", LOGS / "medium.eval"]
+    tokenizer = write_tokenizer(tmp_path / "tokenizer")
+    request = make_request(locked, "sweep", None, None, None, files=files, tokenizer=tokenizer, opens=False)
+    done = import_stage(locked, tmp_path / "runs" / "small", request)
+    stage = read_stage(done.folder)
+    assert stage.answer_text == ["0", "0", "1", "1", "2", "2", "3", "3", "4", "4", "", ""] * 2
+    assert stage.finish_reason == ([*["stop"] * 10, "length", "length"]) * 2
+    assert stage.token_ids[: stage.offsets[1]].tolist() == [1, 20, 21, 22, 10, 23, 24, 25, 2, 10, 3]
+    assert stage.token_ids[stage.offsets[8] : stage.offsets[9]].tolist() == [1, 29, 14, 30, 2, 14, 3]
+    known = {name: done.info.engine[name] for name in ("token_ids", "logprobs", "seeds", "prompts", "finish")}
+    assert known == {"token_ids": "retokenized", "logprobs": False, "seeds": "absent", "prompts": "absent", "finish": "given"}
+
+
+def test_another_cap_than_the_plans_is_refused(tmp_path):
+    locked = lock_small(tmp_path / "plans", sampling={"max_tokens": 128})
+    said = dict(files=[LOGS / "low.eval", LOGS / "medium.eval"], tokenizer=write_tokenizer(tmp_path / "tokenizer"), opens=False)
+    with pytest.raises(UsageError, match=r"low.eval:p0_epoch_1.json: max_tokens: was sampled with 64; the plan says 128"):
+        import_stage(locked, tmp_path / "runs" / "small", make_request(locked, "sweep", None, None, None, **said))
+
+
+def changed_log(tmp_path, change) -> Path:
+    """`low.eval` with one sample changed, in a zip of the older kind (deflated)."""
+    path = tmp_path / "changed.eval"
+    from ablation.imports.inspect_log import _read
+
+    with (
+        (LOGS / "low.eval").open("rb") as file,
+        zipfile.ZipFile(file) as log,
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out,
+    ):
+        for entry in log.infolist():
+            content = _read(log, entry)
+            if entry.filename == "samples/p0_epoch_1.json":
+                change(content)
+            out.writestr(entry.filename, json.dumps(content))
+    return path
+
+
+def test_a_sample_that_failed_is_named(tmp_path):
+    path = changed_log(tmp_path, lambda sample: sample.update(error={"message": "Timeout"}))
+    with pytest.raises(UsageError, match="changed.eval:p0_epoch_1.json: this sample ended with an error: Timeout"):
+        list(inspect_rows(path))
+
+
+def test_attachments_are_put_back(tmp_path):
+    def attach(sample):
+        sample["output"]["choices"][0]["message"]["content"][0]["reasoning"] = "attachment://abc"
+        sample["attachments"] = {"abc": "the number"}
+
+    rows = dict(inspect_rows(changed_log(tmp_path, attach)))
+    assert rows[f"{tmp_path}/changed.eval:p0_epoch_1.json"]["thinking"] == "the number"
+
+
+def test_a_damaged_log_is_refused(tmp_path):
+    data = bytearray((LOGS / "low.eval").read_bytes())
+    with zipfile.ZipFile(LOGS / "low.eval") as log:
+        data[log.getinfo("samples/p0_epoch_1.json").header_offset + 200] ^= 0xFF
+    path = tmp_path / "damaged.eval"
+    path.write_bytes(data)
+    with pytest.raises(UsageError, match="damaged.eval: is not a finished Inspect log .ValueError: samples/p0_epoch_1.json: "):
+        list(inspect_rows(path))
