@@ -89,9 +89,13 @@ def write_folder(path: Path, fill: Callable[[Path], None]) -> None:
         try:
             fill(temporary)
             write_json(temporary / MARKER, {"files": folder_files(temporary)})
-            for file in temporary.iterdir():
-                file.chmod(0o644)  # some writers make files that only their owner can read
-                with file.open("rb") as written:
+            for entry in temporary.rglob("*"):
+                if entry.is_dir():
+                    entry.chmod(0o755)
+                    sync_folder(entry)
+                    continue
+                entry.chmod(0o644)  # some writers make files that only their owner can read
+                with entry.open("rb") as written:
                     os.fsync(written.fileno())
             sync_folder(temporary)
             temporary.chmod(0o755)

@@ -45,7 +45,7 @@ def weights(
     locked, root, options = find_run(plan, run)
     families, arms = _chosen("family", family, locked.plan.families), _chosen("arm", arm, locked.plan.arms)
     found = audit_run(root, locked, families=families, arms=arms, recompute=recompute)
-    if not found.updates:
+    if not found.updates and not found.outside:
         command = "whoever made it has to go on with it" if options is None else f"`ablation run --all{options}` makes one"
         raise IncompleteError(f"{root}: no update of {', '.join(arms)} has been trained in {', '.join(families)}", hint=command)
     problems, code = found.problems(), ExitCode.DONE

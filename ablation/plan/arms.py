@@ -142,6 +142,11 @@ class Arm(Section):
             refuse_any([(("library",), f"found {found(name)}; the library has {', '.join(known)}{did_you_mean(name, known)}")])
         return known[name] | {key: value for key, value in data.items() if key != "library"}
 
+    @property
+    def trained_as_a_whole(self) -> bool:
+        """Whether one run of a command trains it, so that this program samples no update of it."""
+        return self.external is not None and self.external.each == "arm"
+
     @model_validator(mode="after")
     def _combination(self) -> Arm:
         refuse_any(combination_problems(self))

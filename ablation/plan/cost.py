@@ -53,10 +53,13 @@ class Cost:
 def cost(plan: Plan) -> Cost:
     """All arms in the first family; control and one arm in the replication's; a sweep for each."""
     runs = len(plan.arms) + min(2, len(plan.arms))
+    control = plan.verdict.replication.control
+    here = {name for name, arm in plan.arms.items() if not arm.trained_as_a_whole}  # their updates are sampled here
+    updated = len(here) + (control in here) + bool(here - {control})
     phase2 = [section.rollouts for section in (plan.verdict.held_out, plan.verdict.never_used) if section is not None]
     return Cost(
         sweep_rollouts=2 * plan.sweep_rollouts,
-        training_rollouts=runs * plan.sweep_rollouts,  # the updates of a run take every cell once
+        training_rollouts=updated * plan.sweep_rollouts,  # the updates of a run take every cell once
         readout_rollouts=runs * plan.sweep_rollouts,
         phase2_rollouts=2 * sum(phase2),
         extension_rollouts=_extension_rollouts(plan),

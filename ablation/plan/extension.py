@@ -76,7 +76,7 @@ def _arms(plan: Plan, found: Extension) -> list[Problem]:
         if name not in plan.arms:
             text = f"there is no arm `{name}`; arms: {', '.join(plan.arms)}{did_you_mean(name, plan.arms)}"
             problems.append((("arms", index), text))
-        elif (own := plan.arms[name].external) is not None and own.each == "arm":
+        elif plan.arms[name].trained_as_a_whole:
             problems.append(
                 (("arms", index), f"`{name}` is trained as a whole (`external.each: arm`), so it has no further update")
             )

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from typing import Literal
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
 from ablation.plan.resources import Resource, repeated
 from ablation.plan.section import PositiveFloat, Section, Text
+
+if TYPE_CHECKING:
+    from ablation.plan.model import Plan
 
 UNCHECKED = "What trains it is outside this program, which can check neither what it did nor that it did what its name says."
 """Said wherever a label of such an arm is shown."""
@@ -34,6 +38,15 @@ class External(Section):
     def words(self) -> str:
         """The command as a shell would be given it."""
         return shlex.join(self.command)
+
+
+def external_notes(plan: Plan, arms: Iterable[str]) -> list[str]:
+    """One sentence that a verdict on `arms` carries if a command trained any of them; nothing otherwise."""
+    named = [name for name in dict.fromkeys(arms) if plan.arms[name].external is not None]
+    if not named:
+        return []
+    which = f"arm {named[0]} is" if len(named) == 1 else f"arms {', '.join(named[:-1])} and {named[-1]} are"
+    return [f"{which} trained by a command outside this program, which samples, grades and judges but cannot check the training"]
 
 
 def external_problems(external: External) -> list[Problem]:

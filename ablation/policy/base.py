@@ -89,5 +89,8 @@ class Policy(Protocol):
     def load(self, folder: Path, optimizer: Adam | None = None) -> None:
         """Read what `save` wrote, for the plan's optimizer or another one; the next step continues bit for bit."""
 
+    def load_adapter(self, folder: Path) -> None:
+        """Read an adapter that something else trained; the optimizer is at its start."""
+
     def adapter_sha256(self) -> str:
         """Digest of the current adapter's weights."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,13 @@ ADAPTER_FILE = "adapter_model.safetensors"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 # What transformers, peft, tokenizers and safetensors raise for files that they cannot use.
 _UNUSABLE = (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError, ImportError, SafetensorError)
+
+
+def free_memory() -> None:
+    """Give back what models that nobody holds any more have taken, on the accelerator, too."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def load_tokenizer(base: Path) -> Any:

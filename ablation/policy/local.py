@@ -211,6 +211,14 @@ class LocalPolicy:
 
     def load(self, folder: Path, optimizer: Adam | None = None) -> None:
         """Read what `save` wrote, for the plan's optimizer or another one; every adapter weight must be there."""
+        self._load_weights(folder, optimizer)
+        load_moments(self.optimizer, self.trainable, folder / OPTIMIZER_FILE)
+
+    def load_adapter(self, folder: Path) -> None:
+        """Read an adapter that something else trained; every weight must be there, and the optimizer is at its start."""
+        self._load_weights(folder, None)
+
+    def _load_weights(self, folder: Path, optimizer: Adam | None) -> None:
         saved = load_file(folder / ADAPTER_FILE)
         weights = {}
         for name in self.trainable:
@@ -222,7 +230,6 @@ class LocalPolicy:
             raise IntegrityError(f"{folder / ADAPTER_FILE}: unexpected weight `{next(iter(saved))}`")
         self._begin(optimizer)
         self.set_weights(weights)
-        load_moments(self.optimizer, self.trainable, folder / OPTIMIZER_FILE)
 
     def adapter_sha256(self) -> str:
         """SHA-256 over name and float32 bytes of every adapter weight, in name order."""

@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from ablation.plan.external import UNCHECKED
 from ablation.plan.model import Plan
 from ablation.report.arm_words import arm_formula
 from ablation.report.plan_page import pairs
@@ -32,6 +33,11 @@ def audit_content(found: RunAudit, plan: Plan, root: str) -> dict[str, Any]:
         "plan": plan.name,
         "arms": {name: arm_formula(arm) for name, arm in plan.arms.items() if name in {one.arm for one in found.updates}},
         "updates": [_update(one) for one in found.updates],
+        "outside": [
+            {"family": one.family, "arm": one.arm, "update": one.audit["update"]}
+            | {"command": plan.arms[one.arm].external.words, "external": one.audit["external"], "step": one.audit["step"]}
+            for one in found.outside
+        ],
         "problems": found.problems(),
         "notes": found.notes,
     }
@@ -63,8 +69,21 @@ def audit_page(content: dict[str, Any], *, detail: bool = False) -> RenderableTy
         parts.append(Text.assemble(("\n" if parts else "") + f"{family}/{arm}", f"  {content['arms'][arm]}", style="bold cyan"))
         parts.append(Padding(_table(updates, detail), (0, 0, 0, 2)))
         parts.append(Padding(pairs(_held(updates)), (0, 0, 0, 2)))
-    parts.append(Text(f"\n{LEGEND}"))
+    for (family, arm), own in groupby(content["outside"], key=lambda one: (one["family"], one["arm"])):
+        updates = list(own)
+        parts.append(Text.assemble(("\n" if parts else "") + f"{family}/{arm}", f"  {updates[0]['command']}", style="bold cyan"))
+        rows = [(f"update {one['update']}", _outside(one)) for one in updates]
+        parts.append(Padding(pairs([*rows, ("weights", f"none of ours. {UNCHECKED}")]), (0, 0, 0, 2)))
+    if content["updates"]:
+        parts.append(Text(f"\n{LEGEND}"))
     return Group(*parts)
+
+
+def _outside(one: dict[str, Any]) -> str:
+    """What a command made of an update, as far as that can be seen."""
+    step, external = one["step"], one["external"]
+    moved = f"moved the adapter by {step['change_norm']:.4g} (norm)" if step["stepped"] else "left the adapter as it was"
+    return f"{moved}; command {external['command_sha256'][:12]}, adapter {external['adapter_after'][:12]}"
 
 
 def _table(updates: list[dict[str, Any]], detail: bool) -> Table:

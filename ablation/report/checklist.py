@@ -128,6 +128,15 @@ def _arms(plan: Plan, item: _Part) -> Iterator[Item]:
         else "There is no arm beside the control.",
         "If two settings change at once, the result cannot be put down to either.",
     )
+    outside = {name: arm.external for name, arm in plan.arms.items() if arm.external is not None}
+    if outside:
+        shown = "; ".join(f"{name}: {one.words} ({len(one.files)} files by digest)" for name, one in outside.items())
+        yield item(
+            "what trains the arm",
+            False,
+            f"A command outside this program trains {shown}.",
+            "The program samples, grades and judges such an arm, but cannot check how it was trained.",
+        )
     s0 = plan.training.s0
     yield item(
         "s0, the scale of all weights",

@@ -225,11 +225,14 @@ def drawn(plan: Plan) -> list[dict[str, Any]]:
     else:
         updates = [{"what": f"updates 1 to {len(sizes)}", "cells": cells, "rollouts": cells * n}]
     whole = {"cells": cells, "rollouts": plan.sweep_rollouts}
-    trained = [*updates, {"what": "readout", **whole}]
+    readout = {"what": "readout", **whole}
+    trained = [*updates, readout]
     again = [replication.control, "the first stable arm"] if len(plan.arms) > 1 else [replication.control]
     result = []
     for name, runs in ((plan.main_family, list(plan.arms)), (replication.family, again)):
-        rows = [{"name": "start", "stages": [{"what": "sweep", **whole}]}, *({"name": run, "stages": trained} for run in runs)]
+        as_a_whole = {run for run in runs if run in plan.arms and plan.arms[run].trained_as_a_whole}
+        rows = [{"name": "start", "stages": [{"what": "sweep", **whole}]}]
+        rows += [{"name": run, "stages": [readout] if run in as_a_whole else trained} for run in runs]
         result.append({"name": name, "seed": plan.families[name].seed, "runs": rows})
     return result
 

@@ -29,6 +29,8 @@ from ablation.rollouts.store import read_stage, stage_info, stage_is_complete
 from ablation.study.deviations import take_up_deviations
 from ablation.study.environment import engine, environment
 from ablation.study.extension import check_record, deviate_command, need_readout, open_gate, paused
+from ablation.study.external import GradedUpdate, Outside, exported, external_audit, graded_update, mark_whole_arm
+from ablation.study.gates import check_family_gate
 from ablation.study.grading import grade_stage
 from ablation.study.journal import Journal
 from ablation.study.runlock import exclusive
@@ -49,6 +51,7 @@ class Study:
         self.journal, self.reporter = journal, reporter
         self.deviations = take_up_deviations(run, locked, journal)
         self.problems = load_problems(run.problems)
+        self.outside = Outside(locked, run, journal, reporter)
         self._policy: Policy | None = None
         self._sweeps: dict[str, Outcomes] = {}  # every arm of a family asks for its sweep, and it never changes
         self._told_engine = False
@@ -60,6 +63,9 @@ class Study:
         An arm that a stop rule ended is a result: the others still run.
         """
         replication = self.plan.verdict.replication
+        for arm in self.plan.arms:  # now, not on the day when its turn comes
+            if not stage_is_complete(self.run.readout(self.plan.main_family, arm)):
+                self.outside.check(arm)
         for arm in self.plan.arms:
             self._run_or_note(self.plan.main_family, arm)
         self._run_or_note(replication.family, replication.control)
@@ -77,9 +83,12 @@ class Study:
         if stage_is_complete(self.run.readout(family, arm)) and measures_file(self.run.readout(family, arm)).is_file():
             self.reporter.say(f"{family}/{arm}: finished already")
             return
+        self.outside.check(arm)
         self.sweep(self.plan.main_family)
         self.sweep(family)
-        for k in range(1, self.plan.training.updates + 1):
+        if self.plan.arms[arm].trained_as_a_whole:
+            self._train_whole(family, arm)
+        for k in () if self.plan.arms[arm].trained_as_a_whole else range(1, self.plan.training.updates + 1):
             self._update(family, arm, k)
         self._readout(family, arm)
         self.journal.append("arm_finished", arm=f"{family}/{arm}")
@@ -93,6 +102,9 @@ class Study:
         self.deviations = take_up_deviations(self.run, self.locked, self.journal)
         extension, name = self.plan.extension, f"{family}/{arm}"
         assert extension is not None
+        if self.plan.arms[arm].trained_as_a_whole:
+            raise GateError(f"{name}: one run of its command trains the whole arm (`each: arm`), so it has no further update")
+        self.outside.check(arm)
         if self.run.stopped(family, arm).is_file():
             raise GateError(f"{name}: a stop rule ended it, so it has no readout, and nothing goes on from it")
         opened = open_gate(self.run.root, self.locked, self.deviations, arm)
@@ -139,13 +151,17 @@ class Study:
         return not done
 
     def _train(self, family: str, arm: str, k: int) -> None:
-        sweep, s0 = self.sweep(family), self._scale()
+        sweep = self.sweep(family)
         reference = sweep_reference(sweep)
         folder = self.run.update(family, arm, k)
         self._hold(family, arm, k - 1)
         self._sample(folder, family, arm, "update", k, cells_of_update(self.plan, family, k))
         grade_stage(self.run, folder, self.problems, self.journal)
-        self._held = None  # the step below moves the weights: they are nothing known until the checkpoint is on disk
+        self._held = None  # what is below moves the weights: they are nothing known until the checkpoint is on disk
+        if self.plan.arms[arm].external is not None:
+            self._train_outside(family, arm, k, graded_update(self.plan, arm, folder, self.problems, reference))
+            return
+        s0 = self._scale()
         audit = train_on_stage(
             self.plan,
             self.plan.arms[arm],
@@ -162,6 +178,32 @@ class Study:
         outcome = audit["step"]["outcome"]
         if outcome != STEPPED:
             self.reporter.say(f"{family}/{arm}: update {k}: {outcome}: {OUTCOMES[outcome]}")
+
+    def _train_whole(self, family: str, arm: str) -> None:
+        """The one run of a command that trains all of the arm."""
+        last = self.plan.training.updates
+        if not update_is_done(self.run, family, arm, last):
+            mark_whole_arm(self.locked, f"{family}/{arm}", self.problems)
+            self._train_outside(family, arm, last, None)
+
+    def _train_outside(self, family: str, arm: str, k: int, graded: GradedUpdate | None) -> None:
+        """Let the arm's command train, and make what it left the checkpoint of update `k`."""
+        rows = None if graded is None else list(exported(graded, self.prompts, self.problems))
+        self._release()
+        with self.outside.trained(family, arm, k, rows) as left:
+            before = graded.stage.info.adapter_sha256 if graded is not None else self.policy.adapter_sha256()
+            self.policy.load_adapter(left.folder)
+            rate = self.plan.training.learning_rate_of(self.plan.arms[arm])
+            audit = external_audit(rate, k, left, before=before, after=self.policy.adapter_sha256(), graded=graded)
+            self.outside.keep(family, arm, k, left, audit, graded)
+        self._held = (family, arm, k)
+
+    def _release(self) -> None:
+        """Let go of the model: a command may need all of the memory. It is loaded again when it is needed."""
+        from ablation.policy.loading import free_memory
+
+        self._policy = self.sampler = None
+        free_memory()
 
     def _readout(self, family: str, arm: str) -> None:
         folder = self.run.readout(family, arm)
@@ -226,25 +268,9 @@ class Study:
             self.reporter.say(stopped.message)
 
     def _check_gate(self, family: str, arm: str) -> None:
-        replication = self.plan.verdict.replication
-        if family == self.plan.main_family:
-            return
-        if family != replication.family:
-            raise GateError(f"family `{family}` has no part in this plan's verdict, so nothing runs in it")
-        if arm == replication.control:
-            return
-        opened = opened_by(self.deviations, "replication")
+        opened = check_family_gate(self.locked, self.run.root, self.deviations, family, arm)
         if opened is not None:
             self.reporter.say(f"{family}/{arm}: not what the plan replicates; it runs under deviation {opened.number}")
-            return
-        stable = first_stable_arm(self.run.root, self.locked)
-        if arm != stable:
-            which = f"that is {stable}" if stable else "there is none"
-            raise GateError(
-                f"the plan replicates {replication.control} and the first arm that was stable in {self.plan.main_family}: "
-                f"{which}, not {arm}",
-                hint="Running it anyway is a deviation: `ablation plan deviate PLAN --opens replication ...`, before it is run.",
-            )
 
     def _scale(self) -> float:
         """s0: the plan's number, or the mean thinking length of the first family's untruncated sweep rollouts."""
@@ -299,7 +325,10 @@ class Study:
                     f"{checkpoint}: is not what was saved after update {updates}, so nothing can go on from it",
                     hint="Put the folder back from a copy.",
                 )
-            self.policy.load(checkpoint, optimizer)
+            if arm != START and self.plan.arms[arm].external is not None:
+                self.policy.load_adapter(checkpoint)
+            else:
+                self.policy.load(checkpoint, optimizer)
         self._held = (family, arm, updates)
 
     def _sample(self, folder: Path, family: str, arm: str, stage: str, update: int, cells: list[Cell]) -> None:

@@ -28,12 +28,13 @@ from ablation.training.batch import weigh_update
 from ablation.training.stops import rollout_metrics
 from ablation.training.weights import Weights
 
-STEPPED, EMPTY_STEP, NO_SIGNAL, NONFINITE = "stepped", "empty_step", "no_signal", "nonfinite"
+STEPPED, EMPTY_STEP, NO_SIGNAL, NONFINITE, UNCHANGED = "stepped", "empty_step", "no_signal", "nonfinite", "unchanged"
 OUTCOMES = {
     STEPPED: "one optimizer step was taken",
     EMPTY_STEP: "no step: no token has a weight",
     NO_SIGNAL: "no step: the rewards of every group are all equal",
     NONFINITE: "no step: the loss or the gradient is not finite",
+    UNCHANGED: "the arm's own command left the adapter as it was",
 }
 """What an update can come to, in words. Only the first one moves the adapter or the optimizer's state."""
 MISMATCH = {

@@ -77,11 +77,22 @@ class UpdateAudit:
 
 
 @dataclass(frozen=True)
+class OutsideUpdate:
+    """What a command outside this program trained: there are no weights of ours to audit."""
+
+    family: str
+    arm: str
+    audit: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class RunAudit:
     """All audits that were asked for, by family and arm in plan order."""
 
     updates: list[UpdateAudit]
     notes: list[str]
+    outside: list[OutsideUpdate] = field(default_factory=list)
+    """Updates of external arms."""
 
     def problems(self) -> list[str]:
         return [line for one in self.updates for line in one.problems()]
@@ -102,7 +113,7 @@ def audit_run(
         for event in journal.events
         if event.get("event") == "update_trained"
     }
-    found, unbound = [], False
+    found, outside, unbound = [], [], False
     for family in families:
         for arm in arms:
             name = f"{family}/{arm}"
@@ -111,6 +122,9 @@ def audit_run(
                 path = reader.run.audit(family, arm, gone[0])
                 raise IntegrityError(f"{path}: is not there, but the journal tells of that update's training")
             for k in reader.audited(family, arm):
+                if locked.plan.arms[arm].external is not None:
+                    outside.append(OutsideUpdate(family, arm, reader.outside(family, arm, k)))
+                    continue
                 found.append(reader.update(family, arm, k, recompute))
                 unbound |= trained.get((name, k)) is None
     notes = list(journal.notes)
@@ -119,7 +133,7 @@ def audit_run(
             "the journal holds no digest of some of these audits (an earlier version of this program wrote it, or their update "
             "has not ended): --recompute compares them with the rollouts"
         )
-    return RunAudit(found, notes)
+    return RunAudit(found, notes, outside)
 
 
 class _Reader:
@@ -149,6 +163,18 @@ class _Reader:
             raise IntegrityError(f"{path}: is not an audit of the weights of update {k}") from None
         again = self.recompute(arm, stage, audit) if recompute else None
         return UpdateAudit(family, arm_name, audit, weightless, checks, again)
+
+    def outside(self, family: str, arm_name: str, k: int) -> dict[str, Any]:
+        """The audit of an update that a command trained."""
+        path = self.run.audit(family, arm_name, k)
+        try:
+            audit = json.loads(path.read_bytes(), parse_constant=_no_number)
+            if audit["update"] != k or audit["weights"] is not None:
+                raise ValueError("another update")
+            audit["external"]["adapter_after"], audit["step"]["outcome"], float(audit["step"]["change_norm"])
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise IntegrityError(f"{path}: is not an audit of update {k}, which a command trained") from None
+        return audit
 
     def stage(self, folder: Path, *who: Any) -> Stage:
         if not stage_is_complete(folder):
