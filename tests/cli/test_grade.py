@@ -214,7 +214,7 @@ def test_an_update_keeps_the_grades_that_it_was_trained_with(maths):
 
 
 def test_what_cannot_be_graded_is_said(tmp_path, monkeypatch):
-    run, _ = build(tmp_path, monkeypatch, made.problems_bytes(), str, [])
+    build(tmp_path, monkeypatch, made.problems_bytes(), str, [])
     with pytest.raises(UsageError, match="there is no complete stage"):
         call("grade")
     with pytest.raises(UsageError, match="there is no such run folder"):
