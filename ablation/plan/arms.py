@@ -248,7 +248,7 @@ class Training(Section):
     s0: PositiveFloat | Literal["sweep"] = "sweep"
     """The fixed scale: a number, or the mean thinking length of the first family's untruncated sweep rollouts."""
     micro_batch_tokens: PositiveInt = 16384
-    """Padded tokens in one forward/backward pass. Changes memory and the last bits of a sum, not what an arm is."""
+    """Tokens in one forward/backward pass, common beginnings counted once. Changes memory and last bits of a sum, not an arm."""
     gradient_checkpointing: bool = False
     """Keep no activations inside a layer and compute them again in the backward pass: less memory, about a third more time."""
     autocast: Literal["none", "bfloat16"] = "none"

@@ -90,7 +90,7 @@ def train_on_stage(
         "s0": s0,
         "reward_mean": float(weighted.rewards_R.mean()),
         "weights": audit_weights(weighted.weights, own.truncated, own.source.tolist(), own.effort.tolist()),
-        "step": _step_report(stats, update_outcome(stats, all_without_signal(own, weighted.weights))),
+        "step": _step_report(stats, update_outcome(stats, all_without_signal(own, weighted.weights)), stage),
     }
     shares = {name: audit["weights"][name] for name in ("negative_share", "truncated_share", "kl_share")}
     audit["metrics"] = update_metrics(own, stage, stats) | shares
@@ -162,7 +162,7 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _step_report(stats: UpdateStats, outcome: str) -> dict[str, Any]:
+def _step_report(stats: UpdateStats, outcome: str, stage: Stage) -> dict[str, Any]:
     return {
         "outcome": outcome,
         "loss": _finite(stats.loss),
@@ -170,4 +170,4 @@ def _step_report(stats: UpdateStats, outcome: str) -> dict[str, Any]:
         "weighted_tokens": stats.tokens,
         "stepped": stats.stepped,
         "mismatch": {name: _finite(value) for name, value in stats.mismatch.items()},
-    }
+    } | ({"nonfinite_rollouts": [stage.name(row) for row in stats.nonfinite_rows]} if stats.nonfinite_rows else {})

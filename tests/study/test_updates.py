@@ -12,7 +12,7 @@ from ablation.policy.base import UpdateStats
 from ablation.problems.problem import load_problems
 from ablation.rollouts.outcomes import outcomes
 from ablation.rollouts.store import read_stage
-from ablation.study.updates import MISMATCH, OUTCOMES, update_metrics, update_outcome
+from ablation.study.updates import MISMATCH, OUTCOMES, _step_report, update_metrics, update_outcome
 from ablation.training.stops import fired_rule
 from tests.verdict.study import lock_small, start_run, write_stage
 
@@ -86,3 +86,10 @@ def test_sampled_logprobs_that_are_not_finite_are_counted(stage):
     logprobs = read.logprobs.copy()
     logprobs[:3] = [np.nan, -np.inf, np.inf]
     assert update_metrics(own, replace(read, logprobs=logprobs), stats())["nonfinite"] == 3
+
+
+def test_rollouts_with_logprobs_that_are_not_finite_are_named(stage):
+    _, read = stage
+    report = _step_report(stats(stepped=False, nonfinite_rows=(0, 3)), "nonfinite", read)
+    assert report["nonfinite_rollouts"] == [read.name(0), read.name(3)]
+    assert "nonfinite_rollouts" not in _step_report(stats(), "stepped", read)
