@@ -70,6 +70,10 @@ class IncompleteError(AblationError):
     exit_code = ExitCode.INCOMPLETE
 
 
+class CommandFailed(IncompleteError):
+    """The command of an external arm failed, or what it left cannot be used."""
+
+
 class LabelMismatch(AblationError):
     """The verdict is another label than the one that `--expect` named."""
 

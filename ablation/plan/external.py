@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
@@ -14,7 +13,7 @@ from ablation.plan.section import PositiveFloat, Section, Text
 if TYPE_CHECKING:
     from ablation.plan.model import Plan
 
-UNCHECKED = "What trains it is outside this program, which can check neither what it did nor that it did what its name says."
+UNCHECKED = "What trains it is outside this program, which cannot check what it did."
 """Said wherever a label of such an arm is shown."""
 
 Problem = tuple[tuple[str | int, ...], str]
@@ -40,13 +39,18 @@ class External(Section):
         return shlex.join(self.command)
 
 
-def external_notes(plan: Plan, arms: Iterable[str]) -> list[str]:
-    """One sentence that a verdict on `arms` carries if a command trained any of them; nothing otherwise."""
-    named = [name for name in dict.fromkeys(arms) if plan.arms[name].external is not None]
+def external_arms(plan: Plan) -> list[str]:
+    """The arms that a command trains, in plan order."""
+    return [name for name, arm in plan.arms.items() if arm.external is not None]
+
+
+def external_sentence(plan: Plan) -> str | None:
+    """What every verdict on the plan says of these arms; None if there is none."""
+    named = external_arms(plan)
     if not named:
-        return []
-    which = f"arm {named[0]} is" if len(named) == 1 else f"arms {', '.join(named[:-1])} and {named[-1]} are"
-    return [f"{which} trained by a command outside this program, which samples, grades and judges but cannot check the training"]
+        return None
+    which = f"Arm {named[0]} is" if len(named) == 1 else f"Arms {', '.join(named[:-1])} and {named[-1]} are"
+    return f"{which} trained by a command outside this program, which samples, grades and judges but cannot check the training."
 
 
 def external_problems(external: External) -> list[Problem]:

@@ -130,7 +130,7 @@ def _arms(plan: Plan, item: _Part) -> Iterator[Item]:
     )
     outside = {name: arm.external for name, arm in plan.arms.items() if arm.external is not None}
     if outside:
-        shown = "; ".join(f"{name}: {one.words} ({len(one.files)} files by digest)" for name, one in outside.items())
+        shown = "; ".join(f"{name}: {one.words} ({len(one.files)} of its files by digest)" for name, one in outside.items())
         yield item(
             "what trains the arm",
             False,

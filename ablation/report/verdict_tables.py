@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ablation.measures.bootstrap import REASONS, Estimate
+from ablation.plan.external import external_sentence
 from ablation.plan.model import Plan
 from ablation.plan.rules import COUNT_MEASURES
 from ablation.plan.words import number
@@ -106,6 +107,8 @@ def headline(verdict: Verdict, plan: Plan) -> Group:
     parts += [Text(), label_line(verdict), _indented(meaning(verdict, plan))]
     parts += [_indented(f"{reason.code}: {reason.text}") for reason in merged(verdict.reasons)]
     parts += [Text(f"{one.in_words()[0].upper()}{one.in_words()[1:]}") for one in verdict.deviations]
+    outside = external_sentence(plan)
+    parts += [Text(outside)] if outside is not None else []
     return Group(*parts)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ablation.errors import IncompleteError, IntegrityError
+from ablation.errors import CommandFailed, IntegrityError
 from ablation.files import (
     MARKER,
     TEMPORARY_PREFIX,
@@ -157,7 +157,7 @@ class Outside:
     def trained(self, family: str, arm: str, update: int, rollouts: Iterable[Mapping[str, Any]] | None) -> Iterator[Left]:
         """Run the command for `update` (with `each: arm` the last one, and no rollouts) and check what it left.
 
-        Raises `IncompleteError` if it failed or left nothing that can be used, `IntegrityError` if a locked file of it changed.
+        Raises `CommandFailed` if it failed or left nothing that can be used, `IntegrityError` if a locked file of it changed.
         """
         external, stage = self._external(arm), self.run.update(family, arm, update)
         program = self._program(arm, external)
@@ -359,10 +359,10 @@ def _next_log(stage: Path) -> Path:
     return path
 
 
-def _failed(name: str, what: str, log: Path) -> IncompleteError:
+def _failed(name: str, what: str, log: Path) -> CommandFailed:
     last = _last_line(log)
     said = f"; the last line of its output: {last}" if last else ""
-    return IncompleteError(
+    return CommandFailed(
         f"{name}: {what}{said}",
         hint=f"Nothing that it left was taken. Look at {log}, repair what made it fail and run the same command again: it begins "
         "again with the same inputs.",

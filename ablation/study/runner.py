@@ -9,7 +9,7 @@ import json
 from contextlib import contextmanager
 from pathlib import Path
 
-from ablation.errors import GateError, IntegrityError, StopRuleFired
+from ablation.errors import CommandFailed, GateError, IntegrityError, StopRuleFired
 from ablation.files import folder_is_complete, json_bytes, remove_partial, sha256_bytes, write_bytes, write_json
 from ablation.ledger.ledger import ledger_path
 from ablation.measures.measure import measure
@@ -60,20 +60,24 @@ class Study:
     def run_all(self) -> None:
         """Every arm in plan order, then the control and the first stable arm in the second family.
 
-        An arm that a stop rule ended is a result: the others still run.
+        An arm that a stop rule ended is a result: the others still run. They also do if the command of an external arm failed,
+        which is raised after them.
         """
         replication = self.plan.verdict.replication
         for arm in self.plan.arms:  # now, not on the day when its turn comes
             if not stage_is_complete(self.run.readout(self.plan.main_family, arm)):
                 self.outside.check(arm)
-        for arm in self.plan.arms:
-            self._run_or_note(self.plan.main_family, arm)
-        self._run_or_note(replication.family, replication.control)
+        pairs = [*((self.plan.main_family, arm) for arm in self.plan.arms), (replication.family, replication.control)]
+        failed = [error for pair in pairs if (error := self._run_or_note(*pair)) is not None]
+        if failed:
+            raise failed[0]
         stable = first_stable_arm(self.run.root, self.locked)
         if stable is None:
             self.reporter.say(f"no arm was stable in {self.plan.main_family}: there is nothing to replicate beside the control")
         else:
-            self._run_or_note(replication.family, stable)
+            error = self._run_or_note(replication.family, stable)
+            if error is not None:
+                raise error
 
     def run_arm(self, family: str, arm: str) -> None:
         """Sweep (if this family has none yet), updates, readout. Raises StopRuleFired if a stop rule ended the arm."""
@@ -261,11 +265,15 @@ class Study:
                 hint="The run stays as it is and counts in the verdict; `ablation run --all` goes on with the other arms.",
             )
 
-    def _run_or_note(self, family: str, arm: str) -> None:
+    def _run_or_note(self, family: str, arm: str) -> CommandFailed | None:
         try:
             self.run_arm(family, arm)
         except StopRuleFired as stopped:
             self.reporter.say(stopped.message)
+        except CommandFailed as failed:
+            self.reporter.say(failed.message)
+            return failed
+        return None
 
     def _check_gate(self, family: str, arm: str) -> None:
         opened = check_family_gate(self.locked, self.run.root, self.deviations, family, arm)

@@ -137,6 +137,8 @@ class Verdict:
     notes: Sequence[str] = ()
     deviations: Sequence[Deviation] = ()
     """What was done otherwise than the plan says: every label carries their numbers wherever it is shown."""
+    external: Sequence[str] = ()
+    """Arms that a command outside this program trained."""
     journal: dict[str, Any] | None = None
     """Length and head of the run's journal, so that a later cut of it is found; None for reported figures."""
     next_command: str | None = None
@@ -175,6 +177,7 @@ class Verdict:
             "labels": shown,
             "deviations": [one.as_json() for one in self.deviations],
             "imported": dict(self.imported),
+            "external": list(self.external),
             "journal": self.journal,
             "reasons": [one.as_json() for one in self.reasons],
             "missing": [one.as_json() for one in self.missing],

@@ -17,7 +17,7 @@ from ablation.measures.compare import ratios
 from ablation.measures.measure import measure
 from ablation.plan.choose import command_options
 from ablation.plan.extension import check_rules
-from ablation.plan.external import external_notes
+from ablation.plan.external import external_arms
 from ablation.plan.model import START, Plan
 from ablation.plan.rules import Rule
 from ablation.problems.problem import Problem, load_problems
@@ -105,12 +105,12 @@ def judge_run(root: Path, locked: Locked, options: str | None = "", *, regrade: 
         sections={name: SectionVerdict(NOT_RUN) for name in ("held_out", "never_used", "release") if getattr(plan.verdict, name)},
         audits={f"{family}/{arm}": found for family, arm in pairs if (found := _audit_ranges(reader.run, plan, family, arm))},
         notes=[
-            *external_notes(plan, [arm for _, arm in pairs]),
             *map(import_note, sorted(reader.imported.values(), key=_stage_order)),
             *reader.notes,
             *journal.notes,
         ],
         deviations=deviations_of_run(root, locked, journal),
+        external=external_arms(plan),
         imported={name: one.engine for name, one in sorted(reader.imported.items())},
         journal=journal.as_json(),
         next_command=_together(reader, once.values()) if options is not None else None,

@@ -297,10 +297,11 @@ def real_plan(folder: Path) -> Path:
     half += "save_file({n: w * 0.5 for n, w in load_file(f'{source}/adapter_model.safetensors').items()}, f'{out}/adapter_model.safetensors'); "
     half += "import shutil; shutil.copy(f'{source}/adapter_config.json', out)"
     tree["arms"] = {
-        "C": tree["arms"]["C"],
-        "E": {"external": {"command": [sys.executable, "trainer.py"], "each": "update", "files": [own]}, "learning_rate": 0.5},
         "W": {"external": {"command": [sys.executable, "-c", half], "each": "arm"}},
+        "E": {"external": {"command": [sys.executable, "trainer.py"], "each": "update", "files": [own]}, "learning_rate": 0.5},
     }
+    tree["training"]["rollouts_per_cell"] = 2
+    tree["verdict"]["replication"]["control"] = "W"
     tree["stop_rules"].append({"name": "steep", "measure": "grad_norm", "op": ">", "limit": 1e9})  # of weights: says nothing here
     return write_plan(folder, tree)
 
@@ -377,33 +378,26 @@ def test_one_command_for_a_whole_arm_and_what_every_page_says_of_both(trained, t
     assert audit["step"]["change_norm"] == pytest.approx(0.5 * size**0.5, rel=1e-6) and audit["metrics"]["logprob"] is None
     marks = {mark.stage: mark.use for mark in read_ledger(ledger_path(tmp_path / "plans/mini.yaml")).marks}
     assert marks["main/W/external"] == "trained" and "main/W/update-2" not in marks
-    again = ablation(tmp_path, "run", "--arm", "W")
-    assert again.returncode == 0 and "finished already" in again.stderr
     shown = ablation(tmp_path, "status").stdout
     assert "main/E: 2 of 2 updates, readout: yes" in shown and "main/W: 2 of 2 updates, readout: yes" in shown
     weights = ablation(tmp_path, "audit", "weights")
     assert weights.returncode == 0, weights.stderr
     words = " ".join(weights.stdout.split())
     assert "update 2 moved the adapter by" in words and "weights none of ours. What trains it is outside this program" in words
-    assert [one["arm"] for one in json.loads(ablation(tmp_path, "audit", "weights", "--json").stdout)["outside"]] == [
-        "E",
-        "E",
-        "W",
-    ]
+    assert weights.stdout.count("moved the adapter by") == 3 and "Shares are of" not in weights.stdout  # W, and E twice
+    rest = ablation(tmp_path, "run", "--all")
+    assert rest.returncode == 0, rest.stderr
     verdict = ablation(tmp_path, "verdict")
-    assert verdict.returncode == 6, verdict.stderr  # C has not been run
-    said = "arms E and W are trained by a command outside this program, which samples, grades and judges but cannot check the training"
+    assert verdict.returncode == 0, verdict.stderr
+    said = "Arms W and E are trained by a command outside this program, which samples, grades and judges but cannot check the training."
     assert said in " ".join(verdict.stdout.split())
-    found = json.loads(ablation(tmp_path, "verdict", "--json").stdout)
-    assert said in " ".join(found["notes"])
-    assert {(one["family"], one["arm"]): one["label"] in ("STABLE", "DAMAGED") for one in found["arms"]} == {
-        ("main", "E"): True,
-        ("main", "W"): True,
-    }
-    for page in (("plan", "show"), ("plan", "review")):
-        words = " ".join(ablation(tmp_path, *page, "plans/mini.yaml").stdout.split())
-        assert "trainer.py" in words, page
-    assert "A command outside this program trains E: " in words
+    found = json.loads((run / "verdict.json").read_bytes())
+    assert found["label"] in ("REPLICATED", "NOT_REPLICATED") and found["external"] == ["W", "E"] and found["audits"] == {}
+    labels = {(one["family"], one["arm"]): one["label"] for one in found["arms"]}
+    assert labels.keys() >= {("main", "W"), ("main", "E"), ("replication", "W")} and set(labels.values()) <= {"STABLE", "DAMAGED"}
+    words = " ".join(ablation(tmp_path, "plan", "review", "plans/mini.yaml").stdout.split())
+    assert "trainer.py" in words
+    assert "A command outside this program trains W: " in words
     one = ablation(tmp_path, "arms", "show", "E", "--plan", "plans/mini.yaml")
     assert one.returncode == 0 and "At each update a command gets the graded rollouts" in " ".join(one.stdout.split())
     refused = ablation(tmp_path, "arms", "show", "E", "--plan", "plans/mini.yaml", "--example")
@@ -411,3 +405,25 @@ def test_one_command_for_a_whole_arm_and_what_every_page_says_of_both(trained, t
     (tmp_path / "plans" / "trainer.py").write_bytes(TRAINER + b"\n")
     changed = ablation(tmp_path, "run", "--arm", "E")
     assert changed.returncode == 3 and "arms.E.external.files[0] has changed" in changed.stderr
+
+
+@pytest.mark.slow
+def test_after_a_command_that_failed_the_other_arms_still_run(tmp_path):
+    tree = mini_tree()
+    fails, copies = (["sh", "-c", script] for script in ("echo no luck; exit 4", COPY))
+    tree["arms"] = {name: {"external": {"command": one, "each": "arm"}} for name, one in {"W": fails, "E": copies}.items()}
+    tree["verdict"]["replication"]["control"] = "W"
+    write_plan(tmp_path, tree)
+    lock_plan(tmp_path / "plans" / "mini.yaml")
+    done = ablation(tmp_path, "run", "--all")
+    assert done.returncode == 6 and "Traceback" not in done.stderr, done.stderr
+    assert (
+        done.stderr.count("W: the command ended with exit code 4 after 0 s; the last line of its output: no luck") == 3
+    )  # main twice
+    assert "main/E: update 2: unchanged: the arm's own command left the adapter as it was" in done.stderr
+    run = tmp_path / "runs" / "mini"
+    before, after = (json.loads((run / f"main/{stage}/stage.json").read_text())["info"] for stage in ("start/sweep", "E/readout"))
+    assert before["adapter_sha256"] == after["adapter_sha256"] and not (run / "main/W/readout").exists()
+    shown = ablation(tmp_path, "status").stdout
+    assert "main/W: 0 of 2 updates, readout: no" in shown
+    assert "main/E: 2 of 2 updates, readout: yes; update 2: unchanged" in shown
