@@ -42,3 +42,11 @@ def test_update_sizes(cells, updates):
     assert sum(sizes) == cells
     assert len(sizes) == updates
     assert max(sizes) - min(sizes) <= 1
+
+
+def test_an_arm_that_a_command_trains_as_a_whole_has_no_rollouts_in_updates(plan_path, plan_text):
+    plan_path.write_text(plan_text.replace("  N: {", "  W: {external: {command: [train], each: arm}}\n  N: {"))
+    found = cost(load_plan(plan_path).plan)
+    sweep = (19 + 19 + 20) * 6
+    assert found.readout_rollouts == 6 * sweep  # C, W, N, XK; C and one more again
+    assert found.training_rollouts == 5 * sweep  # all but W
