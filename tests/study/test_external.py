@@ -300,7 +300,6 @@ def real_plan(folder: Path) -> Path:
         "W": {"external": {"command": [sys.executable, "-c", half], "each": "arm"}},
         "E": {"external": {"command": [sys.executable, "trainer.py"], "each": "update", "files": [own]}, "learning_rate": 0.5},
     }
-    tree["training"]["rollouts_per_cell"] = 2
     tree["verdict"]["replication"]["control"] = "W"
     tree["stop_rules"].append({"name": "steep", "measure": "grad_norm", "op": ">", "limit": 1e9})  # of weights: says nothing here
     return write_plan(folder, tree)
