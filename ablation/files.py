@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -81,6 +82,30 @@ def json_bytes(value: Any) -> bytes:
     return (json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
+def parse_json(data: bytes | str) -> Any:
+    """The value of JSON that a program wrote. Raises `ValueError` for what is none, and for what only breaks whoever calculates
+    with it: NaN, infinities, numbers beyond 64 bits, nesting beyond what can be read.
+    """
+    try:
+        return json.loads(data, parse_constant=_refused_number, parse_int=_whole_number, parse_float=_finite_number)
+    except RecursionError:
+        raise ValueError("it is nested too deep to be read") from None
+
+
+def _refused_number(text: str) -> float:
+    raise ValueError(f"{text[:40]} is no number that can be read")
+
+
+def _whole_number(text: str) -> int:
+    value = int(text) if len(text) <= 20 else 2**64
+    return value if -(2**63) <= value < 2**64 else int(_refused_number(text))
+
+
+def _finite_number(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _refused_number(text)
+
+
 def write_folder(path: Path, fill: Callable[[Path], None]) -> None:
     """Let `fill` build a folder, mark it with the size and digest of every file, and rename it to `path`."""
     with disk_errors(path):
@@ -120,7 +145,7 @@ def folder_files(folder: Path) -> dict[str, dict[str, Any]]:
 def folder_is_complete(folder: Path) -> bool:
     """True if `folder` has a marker and every file that it names has that size and digest."""
     try:
-        marked = json.loads((folder / MARKER).read_bytes())["files"]
+        marked = parse_json((folder / MARKER).read_bytes())["files"]
     except (OSError, ValueError, KeyError, TypeError):
         return False
     return bool(marked) and marked == folder_files(folder)

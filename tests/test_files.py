@@ -68,3 +68,20 @@ def test_a_folders_digest_is_of_names_and_bytes(tmp_path):
     lines = f"b.txt\0{hashlib.sha256(b'bee').hexdigest()}\nsub/a.txt\0{hashlib.sha256(b'ay').hexdigest()}\n"
     assert files.sha256_path(tmp_path) == hashlib.sha256(lines.encode()).hexdigest()
     assert files.sha256_path(tmp_path / "b.txt") == hashlib.sha256(b"bee").hexdigest()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[" * 100_000, "NaN", "[-Infinity]", "1e999", "9" * 400, str(2**64), str(-(2**63) - 1), b"\xff"],
+)
+def test_json_that_nobody_could_calculate_with_is_none(text):
+    with pytest.raises(ValueError):
+        files.parse_json(text)
+
+
+def test_json_of_a_program_is_read_as_it_is():
+    assert files.parse_json(b'{"seed": 18446744073709551615, "least": -9223372036854775808, "share": 1e-320}') == {
+        "seed": 2**64 - 1,
+        "least": -(2**63),
+        "share": 1e-320,
+    }

@@ -7,7 +7,6 @@ the certificates of a CA file. Without it, only whether the response is about th
 from __future__ import annotations
 
 import hashlib
-import json
 import urllib.error
 import urllib.request
 from datetime import UTC, datetime
@@ -15,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ablation.errors import IncompleteError, IntegrityError, UsageError
-from ablation.files import write_bytes, write_json
+from ablation.files import parse_json, write_bytes, write_json
 from ablation.plan.lock import Lock
 from ablation.plan.proofs import FAILED, NOT_PROVEN, OWED, PROVEN, Proof, before_first_event
 
@@ -151,7 +150,7 @@ def _owe(lock: Lock, reason: str) -> None:
 
 def _owed(lock: Lock) -> dict[str, str] | None:
     try:
-        content = json.loads(owed_path(lock).read_bytes())
+        content = parse_json(owed_path(lock).read_bytes())
     except FileNotFoundError:
         return None
     except (OSError, ValueError):

@@ -8,7 +8,6 @@ Cheap graders are asked anew whenever a stage is read, and must say what is stor
 
 from __future__ import annotations
 
-import json
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from typing import Any
 
 import ablation
 from ablation.errors import IntegrityError
-from ablation.files import json_bytes, sha256_bytes, sha256_file
+from ablation.files import json_bytes, parse_json, sha256_bytes, sha256_file
 from ablation.problems.grade import grade_all
 from ablation.problems.outcome import Grade
 from ablation.problems.problem import Problem
@@ -121,7 +120,7 @@ def read_grades(folder: Path, stage: Stage) -> StoredGrades | None:
     """What is stored beside the stage in `folder`, None if nothing is. Raises `IntegrityError` if it is not of this stage."""
     path = grades_file(folder)
     try:
-        content = json.loads(path.read_bytes())
+        content = parse_json(path.read_bytes())
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:

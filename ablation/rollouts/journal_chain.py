@@ -10,14 +10,13 @@ stage without its event: a stage, checkpoint or stop that the journal does not t
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ablation.chain import Chain, Head, read_chain
 from ablation.errors import IntegrityError
-from ablation.files import MARKER, sha256_file
+from ablation.files import MARKER, parse_json, sha256_file
 from ablation.rollouts.folder import RunFolder
 
 COMPLETED = ("stage_sampled", "stage_imported")
@@ -206,7 +205,7 @@ def _stale_grades(disk: _Disk, events: list[dict[str, Any]]) -> tuple[str, ...]:
 def _verdicts_head(path: Path) -> Head | None:
     """The journal's head when the last verdict was written, if there is one that names it."""
     try:
-        content = json.loads(path.read_bytes())
+        content = parse_json(path.read_bytes())
         journal = content["journal"]
         return Head(int(journal["length"]), str(journal["head"])) if journal else None
     except FileNotFoundError:

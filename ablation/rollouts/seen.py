@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Protocol
 
 from ablation.errors import GateError, IntegrityError
+from ablation.files import parse_json
 from ablation.plan.choose import lock_path
 from ablation.plan.deviations import SEEN, Deviation, check_continues, deviations_path, read_deviations
 from ablation.rollouts.folder import RunFolder
@@ -40,7 +40,7 @@ def seen_so_far(root: Path, journal: JournalState) -> tuple[str, str]:
             return "results", f"the journal tells of the readout {event['stage']} at {event['time']}"
         if event["event"] in ("arm_finished", "arm_stopped"):
             return "results", f"the journal tells that {event.get('arm')} ended at {event['time']}"
-    if run.verdict.exists() and json.loads(run.verdict.read_bytes()).get("arms"):  # `check_journal` has read it
+    if run.verdict.exists() and parse_json(run.verdict.read_bytes()).get("arms"):  # `check_journal` has read it
         return "results", f"{run.verdict} has labels of arms"
     for event in journal.events:
         if event["event"] in PROGRESS:

@@ -86,7 +86,7 @@ def stage_info(folder: Path) -> StageInfo:
     """The settings of the complete stage in `folder`. Raises `IntegrityError` if its `stage.json` cannot be read."""
     marker = stage_file(folder)
     try:
-        return _info_from(json.loads(marker.read_bytes())["info"], str(marker))
+        return _info_from(files.parse_json(marker.read_bytes())["info"], str(marker))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _not_a_stage_file(marker, error) from None
 
@@ -107,9 +107,16 @@ def part_info(path: Path) -> StageInfo:
         metadata = pq.read_schema(path).metadata or {}
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, error) from None
+    return _metadata_info(metadata, path)
+
+
+def _metadata_info(metadata: dict[bytes, bytes], path: Path) -> StageInfo:
     if _INFO_KEY not in metadata:
         raise IntegrityError(f"{path}: is not a part of a stage (no `{_INFO_KEY.decode()}` metadata)")
-    return _info_from(json.loads(metadata[_INFO_KEY]), str(path))
+    try:
+        return _info_from(files.parse_json(metadata[_INFO_KEY]), str(path))
+    except (ValueError, AttributeError):
+        raise IntegrityError(f"{path}: its `{_INFO_KEY.decode()}` metadata is not JSON of a stage") from None
 
 
 def read_part(path: Path) -> list[Rollout]:
@@ -137,7 +144,7 @@ def read_stage(folder: Path, *, verify: bool = True) -> Stage:
     if not marker.is_file():
         raise IncompleteError(f"{folder}: this stage is not complete (no {marker.name})")
     try:
-        content = json.loads(marker.read_bytes())
+        content = files.parse_json(marker.read_bytes())
         info = _info_from(content["info"], str(marker))
         entries = [(entry["name"], entry["rows"], entry["sha256"]) for entry in content["parts"]]
         total = content["rollouts"]
@@ -157,7 +164,7 @@ def read_stage(folder: Path, *, verify: bool = True) -> Stage:
         table = _read_table(path)
         if table.num_rows != rows:
             raise IntegrityError(f"{path}: has {table.num_rows} rollouts, {marker.name} says {rows}")
-        if _info_from(json.loads((table.schema.metadata or {}).get(_INFO_KEY, b"{}")), str(path)) != info:
+        if _metadata_info(table.schema.metadata or {}, path) != info:
             raise IntegrityError(f"{path}: was sampled under other settings than {marker.name} says")
         tables.append(table)
     if not tables:

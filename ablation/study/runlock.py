@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ablation.errors import GateError
-from ablation.files import disk_errors
+from ablation.files import disk_errors, parse_json
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def runner_at_work(root: Path) -> str | None:
 
 def _holder(content: bytes) -> str:
     try:
-        holder = json.loads(content)
+        holder = parse_json(content)
         return f"process {holder['pid']} on {holder['host']}"
     except (ValueError, KeyError, TypeError):
         return "a process that did not leave its name"

@@ -5,12 +5,11 @@ Everything here is decided from what is on disk, so the same command continues a
 
 from __future__ import annotations
 
-import json
 from contextlib import contextmanager
 from pathlib import Path
 
 from ablation.errors import CommandFailed, GateError, IntegrityError, StopRuleFired
-from ablation.files import folder_is_complete, json_bytes, remove_partial, sha256_bytes, write_bytes, write_json
+from ablation.files import folder_is_complete, json_bytes, parse_json, remove_partial, sha256_bytes, write_bytes, write_json
 from ablation.ledger.ledger import ledger_path
 from ablation.measures.measure import measure
 from ablation.plan.deviations import opened_by, pause_gate
@@ -235,7 +234,7 @@ class Study:
             self.journal.append("check_judged", **told, check_sha256=sha256_bytes(json_bytes(record)))
             write_json(path, record)
             self.reporter.say(f"{family}/{arm}: check after update {k}: {record['label']}")
-        record = json.loads(path.read_bytes())
+        record = parse_json(path.read_bytes())
         if record["pauses"] is not None:
             opened = opened_by(self.deviations, pause_gate(arm, k))
             if opened is None:
@@ -244,7 +243,7 @@ class Study:
         return not done
 
     def _apply_stop_rules(self, family: str, arm: str, k: int) -> None:
-        metrics = [json.loads(self.run.audit(family, arm, done).read_bytes())["metrics"] for done in range(1, k + 1)]
+        metrics = [parse_json(self.run.audit(family, arm, done).read_bytes())["metrics"] for done in range(1, k + 1)]
         fired = fired_rule(self.plan.stop_rules, metrics)
         if fired is not None:
             # The event goes first, see StageSampler.sample.
@@ -259,7 +258,7 @@ class Study:
 
     def _raise_if_stopped(self, path: Path, name: str) -> None:
         if path.is_file():
-            fired = json.loads(path.read_bytes())
+            fired = parse_json(path.read_bytes())
             raise StopRuleFired(
                 f"{name}: stop rule `{fired['rule']}` ended the run after update {fired['update']}: {fired['reason']}",
                 hint="The run stays as it is and counts in the verdict; `ablation run --all` goes on with the other arms.",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ablation.errors import IntegrityError
+from ablation.files import parse_json
 from ablation.plan.deviations import Deviation, opened_by, pause_gate
 from ablation.plan.extension import FIRST_STABLE, extension_family
 from ablation.plan.model import Plan
@@ -153,7 +153,7 @@ def _unstepped(run: RunFolder, family: str, arm: str, updates: range) -> dict[in
 def _read(path: Path) -> dict | None:
     """The JSON object in `path`; None if there is none."""
     try:
-        content = json.loads(path.read_bytes())
+        content = parse_json(path.read_bytes())
     except (OSError, ValueError):
         return None
     return content if isinstance(content, dict) else None

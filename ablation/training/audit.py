@@ -32,6 +32,43 @@ def audit_weights(weights: Weights, truncated_R: np.ndarray, sources: Sequence[s
     return report
 
 
+def check_audit(audit: Any) -> None:
+    """Raise `ValueError` unless `audit`, read from an `audit.json`, has the shape of one: what is taken from it can then be
+    calculated with and printed. An earlier version of this program left some fields out.
+    """
+    _need(isinstance(audit, dict) and isinstance(audit.get("weights"), dict), "no object with weights")
+    _need(_is_whole(audit.get("update")), "update")
+    for name in ("metrics", "step"):
+        _need(isinstance(audit.get(name, {}), dict), name)
+    _need(all(_is_number(value) for value in audit.get("metrics", {}).values()), "metrics")
+    _need(isinstance(audit.get("step", {}).get("outcome", ""), str), "step.outcome")
+    weights = audit["weights"]
+    parts = [weights]
+    for name in ("by_source", "by_effort"):
+        _need(isinstance(weights.get(name), dict), name)
+        parts += weights[name].values()
+    for part in parts:
+        _need(isinstance(part, dict), "a part of the weights")
+        _need(all(_is_whole(part.get(name)) for name in ("rollouts", "weighted_tokens")), "counts")
+        _need(all(name in part and _is_number(part[name]) for name in SUMS), "sums and shares")
+    cells = weights.get("no_signal_cells")
+    _need(isinstance(cells, list) and all(isinstance(cell, str) for cell in cells), "no_signal_cells")
+    _need(_is_whole(weights.get("clipped_tokens", 0)), "clipped_tokens")
+
+
+def _need(holds: bool, what: str) -> None:
+    if not holds:
+        raise ValueError(f"is not an audit of weights: {what}")
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value))
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
 def _shares(weights: Weights, truncated_R: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
     parts = [weights.tokens[row] for row in rows]
     counted = {"rollouts": len(rows), "weighted_tokens": int(sum(np.count_nonzero(part) for part in parts))}

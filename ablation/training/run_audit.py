@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ablation.errors import IntegrityError
-from ablation.files import sha256_file
+from ablation.files import parse_json, sha256_file
 from ablation.plan.arms import Arm
 from ablation.plan.lock import LockedPlan
 from ablation.plan.model import START
@@ -25,7 +24,7 @@ from ablation.rollouts.outcomes import Outcomes, outcomes
 from ablation.rollouts.stage import Stage
 from ablation.rollouts.store import read_stage, stage_is_complete
 from ablation.rollouts.thinking import split
-from ablation.training.audit import audit_weights
+from ablation.training.audit import audit_weights, check_audit
 from ablation.training.batch import weigh_update
 from ablation.training.identities import Identity, identities
 from ablation.training.scale import fixed_scale, sweep_reference
@@ -148,18 +147,21 @@ class _Reader:
         """Updates of the arm that have an audit, in order."""
         paths = self.run.arm(family, arm).glob("update-*/audit.json")
         names = [path.parent.name.removeprefix("update-") for path in paths]
-        return sorted(int(name) for name in names if name.isdecimal())
+        return sorted(int(name) for name in names if name.isdecimal() and str(int(name)) == name)
 
     def update(self, family: str, arm_name: str, k: int, recompute: bool) -> UpdateAudit:
         path, arm = self.run.audit(family, arm_name, k), self.plan.arms[arm_name]
         stage = self.stage(self.run.update(family, arm_name, k), family, arm_name, "update", k)
         weightless = _weightless(arm, stage)
         try:
-            audit = json.loads(path.read_bytes(), parse_constant=_no_number)
+            audit = parse_json(path.read_bytes())
+            check_audit(audit)
             if audit["update"] != k:
                 raise ValueError("another update")
             checks = identities(arm, audit, weightless=weightless)
-        except (ValueError, KeyError, TypeError, AttributeError):
+            if not all(math.isfinite(one.found) for one in checks):
+                raise ValueError("sums beyond all numbers")
+        except (ValueError, KeyError, TypeError, OverflowError):
             raise IntegrityError(f"{path}: is not an audit of the weights of update {k}") from None
         again = self.recompute(arm, stage, audit) if recompute else None
         return UpdateAudit(family, arm_name, audit, weightless, checks, again)
@@ -168,11 +170,15 @@ class _Reader:
         """The audit of an update that a command trained."""
         path = self.run.audit(family, arm_name, k)
         try:
-            audit = json.loads(path.read_bytes(), parse_constant=_no_number)
+            audit = parse_json(path.read_bytes())
             if audit["update"] != k or audit["weights"] is not None:
                 raise ValueError("another update")
-            audit["external"]["adapter_after"], audit["step"]["outcome"], float(audit["step"]["change_norm"])
-        except (ValueError, KeyError, TypeError, AttributeError):
+            step, external = audit["step"], audit["external"]
+            texts = [step["outcome"], external["adapter_after"], external["command_sha256"]]
+            if not all(isinstance(one, str) for one in texts) or not isinstance(step["stepped"], bool):
+                raise ValueError("fields of another type")
+            math.isfinite(step["change_norm"])
+        except (ValueError, KeyError, TypeError):
             raise IntegrityError(f"{path}: is not an audit of update {k}, which a command trained") from None
         return audit
 
@@ -226,10 +232,6 @@ class _Reader:
                 hint="Put back the copy that the run began with.",
             )
         return load_problems(self.run.problems)
-
-
-def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no JSON")
 
 
 def _weightless(arm: Arm, stage: Stage) -> int:

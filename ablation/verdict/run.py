@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Collection
 from dataclasses import replace
@@ -12,7 +11,7 @@ from shlex import quote
 from typing import Any, Protocol
 
 from ablation.errors import IncompleteError, IntegrityError
-from ablation.files import sha256_file
+from ablation.files import parse_json, sha256_file
 from ablation.measures.compare import ratios
 from ablation.measures.measure import measure
 from ablation.plan.choose import command_options
@@ -270,7 +269,7 @@ class _Reader:
 
     def _stop(self, path: Path) -> dict[str, Any]:
         try:
-            content = json.loads(path.read_bytes())
+            content = parse_json(path.read_bytes())
             known = content["rule"] in {rule.name for rule in self.plan.stop_rules} and isinstance(content["update"], int)
         except (ValueError, KeyError, TypeError):
             raise IntegrityError(f"{path}: is not a record of a stop rule") from None
@@ -287,7 +286,7 @@ def _audit_ranges(run: RunFolder, plan: Plan, family: str, arm: str) -> dict[str
     paths = [run.audit(family, arm, k) for k in range(1, plan.training.updates + 1)]
     for path in filter(Path.is_file, paths):
         try:
-            weights = json.loads(path.read_bytes())["weights"]
+            weights = parse_json(path.read_bytes())["weights"]
             shares = {name: weights[name] for name in AUDITED}
             if any(
                 share is not None and not (isinstance(share, int | float) and math.isfinite(share)) for share in shares.values()

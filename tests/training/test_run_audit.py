@@ -148,7 +148,9 @@ def test_a_source_that_was_renamed_is_found(study):
     assert line == "main/C/update-1: weights.by_source has other, products; the rollouts have products, sums"
 
 
-@pytest.mark.parametrize("content", [b"{", b"[]", b"{}", b'{"update": 1, "weights": 3}', b'{"update": 2}', b'{"update": NaN}'])
+@pytest.mark.parametrize(
+    "content", [b"{", b"[]", b"{}", b'{"update": 1, "weights": 3}', b'{"update": 2}', b'{"update": NaN}', b"[" * 100_000]
+)
 def test_what_is_no_audit_is_refused(study, content):
     locked, run = study
     run.audit("main", "N", 1).write_bytes(content)
@@ -212,3 +214,11 @@ def test_the_record_in_the_repository_is_the_same_to_the_last_bit_or_rounding():
     assert all(one.recomputed.whole for one in found.updates)
     nets = [one.audit["weights"]["net_share"] for one in found.updates if one.arm == "C"]
     assert sum(net < 0 for net in nets) == 9  # the control is net negative at 9 of its 10 updates
+
+
+def test_an_update_is_audited_once_whatever_else_lies_there(study):
+    run = study[1]
+    other = run.update("main", "N", 1).with_name("update-01")
+    other.mkdir()
+    shutil.copy(run.audit("main", "N", 1), other)
+    assert [one.update for one in audited(study, ["N"]).updates] == [1, 2]

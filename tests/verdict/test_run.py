@@ -286,7 +286,7 @@ def test_sections_of_a_later_phase_are_not_run(tmp_path):
     assert found.labels() == {"replication": "REPLICATED", "held_out": "NOT_RUN", "release": "NOT_RUN"}
 
 
-@pytest.mark.parametrize("share", ["half", float("nan"), [0.5]])
+@pytest.mark.parametrize("share", ["half", float("nan"), [0.5], 10**400])
 def test_an_audit_whose_shares_are_no_numbers_is_refused(study, share):
     run, locked = study
     write_study(run, locked, BOTH)
