@@ -25,6 +25,9 @@ from ablation.plan.section import (
 from ablation.plan.weightings import WEIGHTINGS
 from ablation.plan.yaml_reader import read_yaml
 
+Epsilon = Annotated[float, Field(ge=1e-30, le=LARGEST)]
+"""Below, it would be 0 in float32, and Adam would divide 0 by 0 for every weight without a gradient."""
+
 
 class KLAnchor(Section):
     """A term in each token's weight that pulls it toward the starting adapter. d = logp - logp_start, in nats."""
@@ -69,7 +72,7 @@ class ArmAdam(Section):
     """Instead of `training.optimizer.beta1`."""
     beta2: Decay | None = None
     """Instead of `training.optimizer.beta2`."""
-    eps: PositiveFloat | None = None
+    eps: Epsilon | None = None
     """Instead of `training.optimizer.eps`."""
     weight_decay: NonNegativeFloat | None = None
     """Instead of `training.optimizer.weight_decay`."""
@@ -224,7 +227,7 @@ class Adam(Section):
     """Decay of the mean of gradients, per update."""
     beta2: Decay = 0.95
     """Decay of the mean of squared gradients, per update."""
-    eps: PositiveFloat = 1e-8
+    eps: Epsilon = 1e-8
     """Added to the root of the second moment."""
     weight_decay: NonNegativeFloat = 0.0
     """Pull of every weight toward 0, in the way that `name` says."""
@@ -245,7 +248,7 @@ class Training(Section):
     """Adam's other constants."""
     reward: Reward = Field(default_factory=Reward)
     """What a rollout earns."""
-    s0: PositiveFloat | Literal["sweep"] = "sweep"
+    s0: Annotated[float, Field(gt=0)] | Literal["sweep"] = "sweep"
     """The fixed scale: a number, or the mean thinking length of the first family's untruncated sweep rollouts."""
     micro_batch_tokens: PositiveInt = 16384
     """Tokens in one forward/backward pass, common beginnings counted once. Changes memory and last bits of a sum, not an arm."""

@@ -119,7 +119,7 @@ def _limit(item: Any) -> str:
     text = ""
     for name, sign in (("gt", ">"), ("ge", ">="), ("lt", "<"), ("le", "<=")):
         value = getattr(item, name, None)
-        if value is not None and value != LARGEST:  # a bound that every whole number has
+        if value is not None and value != LARGEST:  # a bound that every number has
             text += f"{' and' if text else ''} {sign} {'2^63' if value == 2**63 else value}"
     text += " and".join(filter(None, map(_limit, getattr(item, "metadata", None) or [])))
     pattern = getattr(item, "pattern", None)

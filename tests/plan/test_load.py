@@ -179,6 +179,14 @@ def test_number_forms_are_the_same_plan(plan_path, plan_text, form):
         ("weighting: rollout}", "library:}", "arms.N.library: found nothing (null); the library has C, N, X, XP, XK, P, GRPO, DAPO, Dr_GRPO, RLOO"),
         ("weighting: rollout}", "library: 3}", "arms.N.library: found the number 3; the library has C, N, X, XP, XK, P, GRPO, DAPO, Dr_GRPO, RLOO"),
         ("weighting: rollout}", "library: XK, kl: {beta: 0}}", "arms.N.kl.beta: found the number 0; allowed: a number > 0"),
+        ("weighting: rollout}", "library: XK, kl: {beta: 1e16}}", "arms.N.kl.beta: found the number 1e+16; allowed: a number <= 1e+15"),
+        ("weighting: rollout}", "library: XP, finish_push: 1e300}", "arms.N.finish_push: found the number 1e+300; allowed: a number <= 1e+15"),
+        ("learning_rate: 2e-5", "learning_rate: 1e38", "training.learning_rate: found the number 1e+38; allowed: a number <= 1e+15"),
+        (
+            "weighting: rollout}",
+            "weighting: rollout, optimizer: {eps: 1e-46}}",
+            "arms.N.optimizer.eps: found the number 1e-46; allowed: a number >= 1e-30",
+        ),
         (
             "weighting: rollout}",
             "library: DAPO, finish_push: 0.1}",

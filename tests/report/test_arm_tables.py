@@ -6,7 +6,9 @@ The numbers in them are worked out by hand in test_arm_example.py.
 from __future__ import annotations
 
 import io
+import json
 import os
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ import yaml
 from rich.console import Console
 
 from ablation.plan.arms import Arm, Reward, library_arms
+from ablation.plan.weightings import WEIGHTINGS
 from ablation.report.arm_example import Example
 from ablation.report.arm_tables import (
     all_arms,
@@ -102,3 +105,25 @@ def test_a_note_in_many_lines_stays_a_comment():
     text = arm_yaml(arm_content("a", arm, "an arm of x\ny.yaml", None))
     assert yaml.safe_load(text)["arms"]["a"]["note"] == "one\ntwo: three"
     assert text.startswith("# a, an arm of x y.yaml\n")
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("size", [1e15, 5e-324])
+@pytest.mark.parametrize("scale", ["none", "std"])
+def test_the_largest_and_smallest_coefficients_are_still_numbers(size, scale):
+    """Whatever a plan may say, an example is finite and is shown."""
+    fields = {
+        "kl": {"kl": {"beta": size, "estimator": "k3", "unit": "advantage"}},
+        "push": {"finish_push": size},
+        "penalty": {"truncated": "penalize", "truncation_penalty": size},
+        "loops": {"reward": {"loop_penalty": size}},
+        "clip": {"clip": {"high": size}},
+    }
+    for spread, (name, own) in product(WEIGHTINGS, fields.items()):
+        arm = Arm.model_validate({"weighting": spread, "scale": scale} | own)
+        worked = Example(arm, Reward(**(own.get("reward", {}))))
+        content = arm_content(name, arm, "an arm", None)
+        for row in range(9):
+            content["example"] = example_content(worked, row)
+            json.dumps(content, allow_nan=False)
+        Console(file=io.StringIO(), width=80).print(example_page(content, worked))
