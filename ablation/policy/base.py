@@ -58,7 +58,7 @@ class UpdateStats:
     loss: float
     grad_norm: float
     tokens: int  # tokens with a non-zero weight
-    stepped: bool  # False when no token had a weight: there was nothing to learn from
+    stepped: bool  # False: no token had a weight, or loss, gradient or what the step would lead to is not finite
     mismatch: dict[str, float]  # trainer against sampler logprobs on the weighted tokens
     nonfinite_rows: tuple[int, ...] = ()  # rows of the update with a weighted token whose logprob, either one, is not finite
     entropy: float | None = None  # nats: mean top-20 entropy of the weighted tokens under the trainer, before the step

@@ -30,11 +30,13 @@ from ablation.policy.loss import NonFiniteLoss, policy_gradient_loss
 from ablation.policy.optimizer import (
     OPTIMIZER_FILE,
     clip_gradient,
+    fitting,
     gradient_norm,
     load_moments,
     load_start_moments,
     make_optimizer,
     save_moments,
+    take_step,
 )
 from ablation.policy.packing import Packed, micro_batches, pack, pad
 from ablation.policy.scoring import hidden_states, mismatch, token_logprobs
@@ -149,7 +151,7 @@ class LocalPolicy:
             clip_gradient(self.trainable, grad_norm, self.adam.max_grad_norm)
             for group in self.optimizer.param_groups:
                 group["lr"] = learning_rate
-            self.optimizer.step()
+            stepped = take_step(self.optimizer, self.trainable)
         self.optimizer.zero_grad(set_to_none=True)
         entropy = float(entropy_K.mean())
         return UpdateStats(
@@ -219,13 +221,16 @@ class LocalPolicy:
         self._load_weights(folder, None)
 
     def _load_weights(self, folder: Path, optimizer: Adam | None) -> None:
-        saved = load_file(folder / ADAPTER_FILE)
+        try:
+            saved = load_file(folder / ADAPTER_FILE)
+        except (OSError, SafetensorError) as error:
+            raise IntegrityError(f"{folder / ADAPTER_FILE}: no usable adapter: {error}") from error
         weights = {}
         for name in self.trainable:
             key = name.replace(".default.", ".").replace(".default", "")
             if key not in saved:
                 raise IntegrityError(f"{folder / ADAPTER_FILE}: weight `{key}` is missing")
-            weights[name] = saved.pop(key)
+            weights[name] = fitting(f"{folder / ADAPTER_FILE}: weight `{key}`", saved.pop(key), self.trainable[name])
         if saved:
             raise IntegrityError(f"{folder / ADAPTER_FILE}: unexpected weight `{next(iter(saved))}`")
         self._begin(optimizer)

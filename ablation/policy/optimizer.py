@@ -14,6 +14,7 @@ from ablation.plan.arms import Adam
 
 OPTIMIZER_FILE = "optimizer.safetensors"
 _CLASSES = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+_FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 _FIELDS = {"step", "exp_avg", "exp_avg_sq"}
 Weights = dict[str, torch.Tensor]
 
@@ -37,6 +38,27 @@ def clip_gradient(weights: Weights, norm: float, largest: float | None) -> None:
         for weight in weights.values():
             if weight.grad is not None:
                 weight.grad.mul_(largest / norm)
+
+
+def take_step(optimizer: torch.optim.Optimizer, weights: Weights) -> bool:
+    """One step. False if a weight or a moment would not be finite after it: then all of them are as they were before."""
+    weights_before = {name: weight.detach().clone() for name, weight in weights.items()}
+    state_before = {
+        name: {field: value.clone() for field, value in optimizer.state[weight].items()}
+        for name, weight in weights.items()
+        if weight in optimizer.state
+    }
+    optimizer.step()
+    after = [*weights.values(), *(value for state in optimizer.state.values() for value in state.values())]
+    if all(bool(torch.isfinite(value).all()) for value in after):
+        return True
+    optimizer.state.clear()
+    with torch.no_grad():
+        for name, weight in weights.items():
+            weight.copy_(weights_before[name])
+            if name in state_before:
+                optimizer.state[weight] = state_before[name]
+    return False
 
 
 def save_moments(optimizer: torch.optim.Optimizer, weights: Weights, path: Path) -> None:
@@ -66,11 +88,34 @@ def load_moments(optimizer: torch.optim.Optimizer, weights: Weights, path: Path)
     for key, value in stored.items():
         field, _, name = key.partition("/")
         weight = weights[name]
-        if field != "step" and value.shape != weight.shape:
-            raise IntegrityError(f"{path}: `{key}` has shape {tuple(value.shape)}, the weight {tuple(weight.shape)}")
-        if not torch.isfinite(value).all():
-            raise IntegrityError(f"{path}: `{key}` holds numbers that are not finite")
-        optimizer.state[weight][field] = value if field == "step" else value.to(weight)
+        if field != "step":
+            optimizer.state[weight][field] = fitting(f"{path}: `{key}`", value, weight)
+            if field == "exp_avg_sq" and (value < 0).any():
+                raise IntegrityError(f"{path}: `{key}` holds negative squares")
+            continue
+        _need_float(f"{path}: `{key}`", value)
+        if value.shape != () or not (value >= 1 and value % 1 == 0):
+            raise IntegrityError(f"{path}: `{key}` is no count of steps")
+        optimizer.state[weight][field] = value
+
+
+def fitting(what: str, value: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """`value`, read from a file, in the type and on the device of `weight`; `what` names it in a message.
+
+    Raises `IntegrityError` unless it has the weight's shape and holds floats that are finite in its type.
+    """
+    _need_float(what, value)
+    if value.shape != weight.shape:
+        raise IntegrityError(f"{what} has the shape {tuple(value.shape)}, the weight {tuple(weight.shape)}")
+    found = value.to(weight)
+    if not torch.isfinite(found).all():
+        raise IntegrityError(f"{what} holds numbers that are not finite")
+    return found
+
+
+def _need_float(what: str, value: torch.Tensor) -> None:
+    if value.dtype not in _FLOATS:
+        raise IntegrityError(f"{what} has the type {value.dtype}, which is no float that can be used")
 
 
 def load_start_moments(optimizer: torch.optim.Optimizer, weights: Weights, start_adapter: Path) -> None:

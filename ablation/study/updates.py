@@ -33,7 +33,7 @@ OUTCOMES = {
     STEPPED: "one optimizer step was taken",
     EMPTY_STEP: "no step: no token has a weight",
     NO_SIGNAL: "no step: the rewards of every group are all equal",
-    NONFINITE: "no step: the loss or the gradient is not finite",
+    NONFINITE: "no step: the loss, the gradient or what the step would lead to is not finite",
     UNCHANGED: "the arm's own command left the adapter as it was",
 }
 """What an update can come to, in words. Only the first one moves the adapter or the optimizer's state."""
@@ -130,11 +130,14 @@ def score_rows(stage: Stage, prompts: Prompts) -> list[ScoreRow]:
 
 
 def update_metrics(own: Outcomes, stage: Stage, stats: UpdateStats) -> dict[str, float | int | None]:
-    """What stop rules look at. `nonfinite` counts a loss, a gradient and sampled logprobs that are not finite.
+    """What stop rules look at. `nonfinite` counts a loss, a gradient, a step and sampled logprobs that are not finite.
 
     Mismatch and entropy are of the weighted tokens under the trainer before the step; without such tokens there is none.
     """
-    nonfinite = int((~np.isfinite(stage.logprobs)).sum()) + (not math.isfinite(stats.loss)) + (not math.isfinite(stats.grad_norm))
+    broken = (not math.isfinite(stats.loss)) + (not math.isfinite(stats.grad_norm))
+    if stats.tokens and not stats.stepped and not broken:  # only the weights or moments after the step would not be finite
+        broken = 1
+    nonfinite = int((~np.isfinite(stage.logprobs)).sum()) + broken
     return {
         **rollout_metrics(own),
         "nonfinite": nonfinite,

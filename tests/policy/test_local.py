@@ -1,10 +1,11 @@
 import json
+import math
 import shutil
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from ablation.errors import IntegrityError, UsageError
 from ablation.files import DiskError, write_folder
@@ -81,6 +82,17 @@ def test_a_logprob_that_is_not_finite_takes_no_step(policy):
     assert policy.adapter_sha256() == before
 
 
+def test_a_step_to_weights_that_are_no_numbers_is_not_taken(policy, tmp_path):
+    """The loss and the gradient are numbers; their squares are not, and a resumed run would refuse such moments."""
+    before = policy.adapter_sha256()
+    rows = [TrainRow(row.prompt_ids, row.token_ids, row.sampler_logprobs, row.weights * 1e22) for row in train_rows(policy)]
+    stats = policy.update(rows, 1e-3)
+    assert math.isfinite(stats.loss) and math.isfinite(stats.grad_norm) and stats.tokens > 0
+    assert not stats.stepped and policy.adapter_sha256() == before
+    policy.save(tmp_path)
+    policy.load(tmp_path)  # nothing of it is in the moments
+
+
 def test_optimizer_owns_exactly_the_trainable_weights(policy):
     owned = {id(weight) for group in policy.optimizer.param_groups for weight in group["params"]}
     assert owned == {id(weight) for weight in policy.model.parameters() if weight.requires_grad}
@@ -150,6 +162,33 @@ def test_an_adapter_with_a_missing_weight_is_refused(policy, tmp_path):
     save_file(saved, tmp_path / "adapter_model.safetensors")
     with pytest.raises(IntegrityError, match="is missing"):
         policy.load(tmp_path)
+
+
+ADAPTER_DAMAGE = {
+    "cut": (lambda path: path.write_bytes(path.read_bytes()[:100]), "no usable adapter"),
+    "gone": (lambda path: path.unlink(), "no usable adapter"),
+    "another shape": (lambda path: edit(path, lambda weight: weight[:1].clone()), r"has the shape \(1, "),
+    "no floats": (lambda path: edit(path, lambda weight: weight.int()), r"has the type torch.int32, which is no float"),
+    "not finite": (lambda path: edit(path, lambda weight: weight * math.nan), "holds numbers that are not finite"),
+    "too wide": (lambda path: edit(path, lambda weight: weight.double() + 1e300), "holds numbers that are not finite"),
+}
+
+
+def edit(path, change):
+    saved = load_file(path)
+    name = min(saved)
+    save_file(saved | {name: change(saved[name])}, path)
+
+
+@pytest.mark.parametrize("damage", ADAPTER_DAMAGE)
+def test_a_damaged_checkpoint_is_refused_and_the_policy_is_as_it_was(policy, tmp_path, damage):
+    policy.save(tmp_path)
+    change, message = ADAPTER_DAMAGE[damage]
+    change(tmp_path / "adapter_model.safetensors")
+    before = policy.adapter_sha256()
+    with pytest.raises(IntegrityError, match=message):
+        policy.load(tmp_path)
+    assert policy.adapter_sha256() == before
 
 
 def test_an_adapter_of_another_shape_is_refused(model_folders, small_plan, tmp_path):

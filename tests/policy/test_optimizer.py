@@ -13,6 +13,7 @@ from ablation.policy.optimizer import (
     load_start_moments,
     make_optimizer,
     save_moments,
+    take_step,
 )
 
 
@@ -99,8 +100,21 @@ DAMAGE = {
     "another weight": (lambda state: state.update({"exp_avg/b": torch.zeros(1)}), r"`exp_avg/b` is of no weight"),
     "another shape": (
         lambda state: state.update({"exp_avg/a": torch.zeros(3)}),
-        r"`exp_avg/a` has shape \(3,\), the weight \(2,\)",
+        r"`exp_avg/a` has the shape \(3,\), the weight \(2,\)",
     ),
+    "a step of another form": (lambda state: state.update({"step/a": torch.ones(3)}), r"`step/a` is no count of steps"),
+    "a negative step": (lambda state: state.update({"step/a": torch.tensor(-1.0)}), r"`step/a` is no count of steps"),
+    "half a step": (lambda state: state.update({"step/a": torch.tensor(1.5)}), r"`step/a` is no count of steps"),
+    "a step of another type": (lambda state: state.update({"step/a": torch.tensor(True)}), r"`step/a` has the type torch.bool"),
+    "a complex moment": (
+        lambda state: state.update({"exp_avg/a": torch.zeros(2, dtype=torch.complex64)}),
+        r"`exp_avg/a` has the type torch.complex64, which is no float",
+    ),
+    "eight bits": (
+        lambda state: state.update({"exp_avg/a": torch.zeros(2).to(torch.float8_e4m3fn)}),
+        r"`exp_avg/a` has the type torch.float8_e4m3fn",
+    ),
+    "a negative square": (lambda state: state["exp_avg_sq/a"].fill_(-1e-12), r"`exp_avg_sq/a` holds negative squares"),
     "not finite": (lambda state: state["exp_avg_sq/a"].fill_(math.nan), r"`exp_avg_sq/a` holds numbers that are not finite"),
 }
 
@@ -118,6 +132,43 @@ def test_state_that_does_not_fit_is_refused(tmp_path, damage):
     with pytest.raises(UsageError, match=rf"training\.optimizer\.state: .*{message}") as caught:
         load_start_moments(make_optimizer(own, Adam(), 0.1), own, tmp_path)
     assert "state: fresh" in caught.value.hint
+
+
+def test_moments_that_the_weights_type_cannot_hold_are_refused(tmp_path):
+    own = {"a": torch.nn.Parameter(torch.zeros(1))}
+    state = {
+        "step/a": torch.tensor(1.0),
+        "exp_avg/a": torch.zeros(1),
+        "exp_avg_sq/a": torch.full((1,), 1e300, dtype=torch.float64),
+    }
+    save_file(state, tmp_path / "optimizer.safetensors")
+    with pytest.raises(IntegrityError, match="`exp_avg_sq/a` holds numbers that are not finite"):
+        load_moments(make_optimizer(own, Adam(), 0.1), own, tmp_path / "optimizer.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("name", "decay", "gradient"),
+    [
+        ("adam", 0.0, 1e20),  # its square is beyond float32, and so is the second moment
+        ("adam", 1e15, 1.0),  # decay times weight is 1e35, and its square
+        ("adamw", 1e15, 1.0),  # 1 - rate * decay is -1e14 or so: a weight of 1e25 leaves float32
+    ],
+)
+@pytest.mark.parametrize("taken", [False, True])
+def test_a_step_to_no_number_leaves_everything_as_it_was(name, decay, gradient, taken):
+    own = {"a": torch.nn.Parameter(torch.tensor([1e25, 1.0]))}
+    optimizer = make_optimizer(own, Adam(name=name), 0.1)
+    if taken:
+        own["a"].grad = torch.tensor([0.5, -0.25])
+        assert take_step(optimizer, own)
+    optimizer.param_groups[0]["weight_decay"] = decay
+    weight = own["a"].detach().clone()
+    state = {field: value.clone() for field, value in optimizer.state.get(own["a"], {}).items()}
+    own["a"].grad = torch.tensor([gradient, 1.0])
+    assert not take_step(optimizer, own)
+    assert torch.equal(own["a"], weight)
+    assert optimizer.state.get(own["a"], {}).keys() == state.keys() == ({"step", "exp_avg", "exp_avg_sq"} if taken else set())
+    assert all(torch.equal(optimizer.state[own["a"]][field], value) for field, value in state.items())
 
 
 def test_a_file_that_is_none(tmp_path):

@@ -72,6 +72,8 @@ def test_what_an_update_does_not_have_is_null_and_fires_no_rule(stage):
     broken = update_metrics(*stage, stats(stepped=False, loss=math.nan, grad_norm=math.inf, entropy=math.nan))
     assert (broken["nonfinite"], broken["grad_norm"], broken["entropy"]) == (2, None, None)
     json.dumps(broken, allow_nan=False)
+    refused = update_metrics(*stage, stats(stepped=False))  # all is finite but what the step would have led to
+    assert refused["nonfinite"] == 1
 
 
 def test_a_limit_on_the_mismatch_stops_a_run(stage):
