@@ -24,6 +24,7 @@ from ablation.verdict.exact import exact
 from ablation.verdict.labels import merged
 from ablation.verdict.model import ArmVerdict, Verdict
 from ablation.verdict.rules import STATED, RuleResult
+from ablation.verdict.steps import STEPPED
 
 _GOOD = (model.STABLE, model.REPLICATED, model.WIN_VERIFIED, model.CONFIRMED, model.RELEASE)
 _OPEN = (model.INCOMPLETE, model.UNDECIDED, model.NOT_RUN, model.MISSING, model.WIN_UNVERIFIED)
@@ -70,6 +71,9 @@ def render(verdict: Verdict, plan: Plan) -> Iterator[RenderableType | list[Rende
         yield Text("\n".join(undefined))
     if any(one.rules for one in verdict.arms):
         yield rules("Damage rules", [(one.name, one.rules) for one in verdict.arms if one.rules], "fired", "not fired")
+    unreachable = verdict.cannot_fire()
+    if unreachable:
+        yield Text("\n".join(f"{one['family']}: {one['rule']} cannot fire: {one['why']}." for one in unreachable), style="bold")
     stops = [one for one in verdict.arms if one.stopped]
     if stops:
         yield Text("\n".join(_stop(one) for one in stops))
@@ -79,8 +83,9 @@ def render(verdict: Verdict, plan: Plan) -> Iterator[RenderableType | list[Rende
             yield Text("Stop rules: none fired in the runs above." if not elsewhere else "Stop rules: none fired here.")
         if elsewhere:
             yield Text(f"Imported, so no stop rule was watched and no update audited by this program: {', '.join(elsewhere)}.")
-    if verdict.audits:
-        yield audits(verdict.audits)
+    weighed = _audit_rows(verdict)
+    if weighed:
+        yield audits(weighed)
     for name, section in verdict.sections.items():
         if section.rules:
             yield rules(f"{_SECTIONS[name].capitalize()}: {section.subject}", [("", section.rules)], "held", "failed")
@@ -106,10 +111,32 @@ def headline(verdict: Verdict, plan: Plan) -> Group:
         parts.append(Text(f"Source: {verdict.reported_by}"))
     parts += [Text(), label_line(verdict), _indented(meaning(verdict, plan))]
     parts += [_indented(f"{reason.code}: {reason.text}") for reason in merged(verdict.reasons)]
+    parts += [Text(line, style="bold red") for line in without_step(verdict, plan)]
     parts += [Text(f"{one.in_words()[0].upper()}{one.in_words()[1:]}") for one in verdict.deviations]
     outside = external_sentence(plan)
     parts += [Text(outside)] if outside is not None else []
     return Group(*parts)
+
+
+def without_step(verdict: Verdict, plan: Plan) -> list[str]:
+    """A line for all arms of a family in which equally many updates took no step, for the same reasons."""
+    alike: dict[tuple[Any, ...], list[str]] = {}
+    for one, found in verdict.steps.items():
+        if found["stepped"] < found["updates"]:
+            family, arm = one.split("/")
+            whole = not found["stepped"] and found["updates"] == plan.training.updates
+            read = whole and any(other.name == one and other.figures is not None for other in verdict.arms)
+            others = tuple((name, count) for name, count in found["outcomes"].items() if name != STEPPED)
+            alike.setdefault((family, found["stepped"], found["updates"], others, read), []).append(arm)
+    lines = []
+    for (family, stepped, updates, others, read), arms in alike.items():
+        why = others[0][0] if len(others) == 1 else ", ".join(f"{count} {name}" for name, count in others)
+        line = (
+            f"{', '.join(arms)}: {stepped} of {updates} updates in {family} took a step ({'the rest: ' if stepped else ''}{why})"
+        )
+        of = "its readout is" if len(arms) == 1 else "their readouts are"
+        lines.append(f"{line}: {of} of the unchanged start." if read else f"{line}.")
+    return lines
 
 
 def meaning(verdict: Verdict, plan: Plan) -> str:
@@ -232,6 +259,14 @@ def audits(found: Mapping[str, Mapping[str, Sequence[float]]]) -> Group:
         table.add_row(escape(arm), *(_range(shares.get(name)) for name in columns))
     title = "Audit of the weights: range over the updates, in % of the absolute weight"
     return _titled(title, table, Text(AUDIT_LEGEND))
+
+
+def _audit_rows(verdict: Verdict) -> dict[str, Mapping[str, Sequence[float]]]:
+    """The audited arms, and those of this program that have no share to show because they took no step."""
+    idle = {one for one, found in verdict.steps.items() if not found["stepped"] and one.split("/")[1] not in verdict.external}
+    names = [one for one in verdict.audits if one not in verdict.steps]
+    names = [one for one in verdict.steps if one in idle or one in verdict.audits] + names
+    return {f"{one}: no step" if one in idle else one: verdict.audits.get(one, {}) for one in names}
 
 
 def shown_number(one: RuleResult) -> str:

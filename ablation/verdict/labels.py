@@ -68,6 +68,7 @@ def replication(plan: Plan, verdict_of: Callable[[str, str], ArmVerdict | None])
                 f"The control `{control}` was not damaged in {family}: no damage rule fired. In those seeds this is no "
                 "evidence for or against the other arms: there was no damage for them to prevent."
             )
+            text += "".join(f" `{name}` could not fire: {why}." for name, why in one.cannot_fire())
             found.reasons.append(Reason("CONTROL_NOT_DAMAGED", text, family))
     blocked = False
     for arm in (name for name in plan.arms if name != control):

@@ -8,7 +8,7 @@ from typing import Any
 
 from ablation.plan.deviations import Deviation, decorated
 from ablation.rollouts.imported import IMPORTED
-from ablation.verdict.rules import Figures, RuleResult
+from ablation.verdict.rules import Figures, RuleResult, out_of_reach
 
 FROM_ROLLOUTS = "rollouts"
 FROM_REPORT = "reported figures, no rollouts"
@@ -75,6 +75,13 @@ class ArmVerdict:
     def name(self) -> str:
         return f"{self.family}/{self.arm}"
 
+    def cannot_fire(self) -> list[tuple[str, str]]:
+        """(name, why) of each rule that no readout could have made fire, whatever it came to."""
+        if self.figures is None:
+            return []
+        found = [(one.rule.name, out_of_reach(one.rule, self.figures)) for one in self.rules]
+        return [(name, why) for name, why in found if why is not None]
+
     def as_json(self) -> dict[str, Any]:
         content: dict[str, Any] = {"family": self.family, "arm": self.arm, "label": self.label}
         content |= {"rules": [one.as_json() for one in self.rules], "stopped": self.stopped, "marks": list(self.marks)}
@@ -130,6 +137,8 @@ class Verdict:
     sections: dict[str, SectionVerdict] = field(default_factory=dict)
     audits: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     """`family/arm` -> name of an audited share -> [lowest, highest] over the updates."""
+    steps: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """`family/arm` -> how many of its audited updates took a step, and what each came to: see `verdict.steps`."""
     counts: Sequence[dict[str, Any]] = ()
     """Further comparisons of counts that a source reports."""
     reported_by: str | None = None
@@ -159,6 +168,11 @@ class Verdict:
         """`label` with what it was computed under: `NOT_REPLICATED (deviation 1; imported)`. `marks`: those of one arm."""
         return decorated(label, self.deviations, self.marks if marks is None else marks)
 
+    def cannot_fire(self) -> list[dict[str, str]]:
+        """Damage rules that no readout could have made fire, by family, each once."""
+        found = {(one.family, name, why): None for one in self.arms for name, why in one.cannot_fire()}
+        return [dict(zip(("family", "rule", "why"), one, strict=True)) for one in found]
+
     def labels(self) -> dict[str, str]:
         """Every label of the verdict by its section, bare."""
         return {"replication": self.label} | {name: one.label for name, one in self.sections.items()}
@@ -187,6 +201,8 @@ class Verdict:
             "sweeps": self.sweeps,
             "sections": sections,
             "audits": self.audits,
+            "steps": self.steps,
+            "cannot_fire": self.cannot_fire(),
             "counts": list(self.counts),
             "notes": list(self.notes),
             "claim": UNIT_OF_CLAIM,

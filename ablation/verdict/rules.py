@@ -9,7 +9,7 @@ from typing import Any
 
 from ablation.measures.bootstrap import REASONS, Estimate
 from ablation.plan.rules import COUNT_MEASURES, OPERATORS, Rule
-from ablation.plan.words import rule_in_words
+from ablation.plan.words import NAMES, rule_in_words
 from ablation.verdict.exact import exact
 
 COMPUTED = "computed"
@@ -72,6 +72,27 @@ def judge(rule: Rule, figures: Figures, reference: str = "the sweep") -> RuleRes
     return RuleResult(rule, None, None, how, reason, reference)
 
 
+def out_of_reach(rule: Rule, figures: Figures) -> str | None:
+    """Why no count of the subject can make `rule` hold, given the reference's; None if one can, or if it is not known.
+
+    A change of a count is from -reference to rollouts - reference.
+    """
+    if rule.compare != "change" or rule.measure not in COUNT_MEASURES:
+        return None
+    start, rollouts = figures.reference.get(rule.measure), figures.subject.get("rollouts", figures.reference.get("rollouts"))
+    falls = rule.op in ("<", "<=")
+    if start is None or (rollouts is None and not falls):
+        return None
+    end = -start if falls else rollouts - start
+    if OPERATORS[rule.op](exact(end), exact(rule.limit)):
+        return None
+    name = NAMES[rule.measure] if start != 1 else NAMES[rule.measure].replace("rollouts", "rollout")
+    of, side = ("", "lowest") if falls else (f" of {rollouts}", "highest")
+    strict = {"<": "below ", ">": "above "}.get(rule.op, "")
+    change, limit = f"{_signed(end)} at the {side}", f"{strict}{_signed(rule.limit)}"
+    return f"the start has {start} {name}{of}, so the change is {change} and the limit is {limit}"
+
+
 def number(value: Fraction) -> int | float:
     """A fraction as JSON can hold it."""
     return value.numerator if value.denominator == 1 else float(value)
@@ -96,6 +117,10 @@ def _value(rule: Rule, figures: Figures) -> tuple[Fraction | None, str | None]:
     if found is None:
         return None, REASONS.get(ratio.reason or "", "the source gives no interval")
     return exact(found), None
+
+
+def _signed(count: int | float) -> str:
+    return f"{int(count):+d}" if count else "0"
 
 
 def _missing(measure: str, figures: Figures) -> str:

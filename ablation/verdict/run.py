@@ -44,6 +44,7 @@ from ablation.verdict.model import (
     Verdict,
 )
 from ablation.verdict.rules import Figures
+from ablation.verdict.steps import steps_taken
 
 AUDITED = ("negative_share", "net_share", "truncated_share", "kl_share")
 
@@ -103,6 +104,11 @@ def judge_run(root: Path, locked: Locked, options: str | None = "", *, regrade: 
         },
         sections={name: SectionVerdict(NOT_RUN) for name in ("held_out", "never_used", "release") if getattr(plan.verdict, name)},
         audits={f"{family}/{arm}": found for family, arm in pairs if (found := _audit_ranges(reader.run, plan, family, arm))},
+        steps={
+            f"{family}/{arm}": found
+            for family, arm in pairs
+            if (found := steps_taken(reader.run, family, arm, plan.training.updates))
+        },
         notes=[
             *map(import_note, sorted(reader.imported.values(), key=_stage_order)),
             *reader.notes,

@@ -99,6 +99,47 @@ def test_a_control_that_is_never_damaged_is_said_once_and_first(tmp_path):
     assert "The control `C` was not damaged in main and replication: no damage rule fired." in " ".join(text.split())
 
 
+def write_steps(run, name, outcomes):
+    for k, outcome in enumerate(outcomes, start=1):
+        path = run.audit(*name.split("/"), k)
+        path.parent.mkdir()
+        stepped = outcome == "stepped"
+        shares = dict.fromkeys(("negative_share", "net_share", "truncated_share", "kl_share"), 0.25 if stepped else None)
+        path.write_text(json.dumps({"weights": shares, "step": {"outcome": outcome, "stepped": stepped}}))
+
+
+def test_arms_without_a_step_are_told_under_the_headline_and_stay_in_the_audit(small):
+    run, locked = small
+    for name in ("main/C", "main/N"):
+        write_steps(run, name, ["no_signal", "no_signal"])
+    write_steps(run, "main/X", ["stepped", "nonfinite"])
+    write_steps(run, "replication/C", ["empty_step", "no_signal"])
+    write_steps(run, "replication/N", ["no_signal"])  # the audit of update 2 is not there: nothing is said of the readout
+    text = page(judge_run(run.root, locked), locked.plan, width=200)
+    head, rest = text.split("\nArms\n")
+    assert head.splitlines()[-4:] == [
+        "C, N: 0 of 2 updates in main took a step (no_signal): their readouts are of the unchanged start.",
+        "X: 1 of 2 updates in main took a step (the rest: nonfinite).",
+        "C: 0 of 2 updates in replication took a step (1 empty_step, 1 no_signal): its readout is of the unchanged start.",
+        "N: 0 of 1 updates in replication took a step (no_signal).",
+    ]
+    table = rest.split("Audit of the weights")[1].splitlines()
+    assert [line.split() for line in table[2:5]] == [
+        ["main/C:", "no", "step", "-", "-", "-", "-"],
+        ["main/N:", "no", "step", "-", "-", "-", "-"],
+        ["main/X", "25", "25", "25", "25"],
+    ]
+
+
+def test_a_rule_that_cannot_fire_is_noted_under_the_damage_rules(small):
+    run, locked = small
+    write_stage(run, locked, "main", "start", {"clean": 2, "cut": 2})
+    text = page(judge_run(run.root, locked), locked.plan, width=200)
+    note = "main: clean_lost cannot fire: the start has 2 clean rollouts, so the change is -2 at the lowest and the limit is -3."
+    assert text.count(note) == 1
+    assert text.index("Damage rules") < text.index(note) < text.index("Stop rules")
+
+
 def test_arms_are_told_by_what_they_add(tmp_path):
     arms = {
         "control": {"weighting": "token", "note": "the usual one"},

@@ -296,3 +296,31 @@ def test_an_audit_whose_shares_are_no_numbers_is_refused(study, share):
     path.write_text(json.dumps({"weights": shares | {"net_share": share}}))
     with pytest.raises(IntegrityError, match="is not an audit of weights"):
         judge_run(run.root, locked)
+
+
+def test_a_damage_rule_that_cannot_fire_is_named_and_no_label_changes(study):
+    """The start of `main` has 2 clean rollouts: it cannot lose 3."""
+    run, locked = study
+    write_study(run, locked, BOTH)
+    assert judge_run(run.root, locked).as_json()["cannot_fire"] == []
+    write_stage(run, locked, "main", "start", {"clean": 2, "cut": 2})
+    write_stage(run, locked, "main", "C", {"clean": 0, "cut": 2})
+    verdict = judge_run(run.root, locked)
+    why = "the start has 2 clean rollouts, so the change is -2 at the lowest and the limit is -3"
+    assert verdict.as_json()["cannot_fire"] == [{"family": "main", "rule": "clean_lost", "why": why}]
+    assert (verdict.label, labels(verdict)["main/C"], codes(verdict)) == ("NOT_REPLICATED", "STABLE", ["CONTROL_NOT_DAMAGED"])
+    assert verdict.reasons[0].text.endswith(f"no damage for them to prevent. `clean_lost` could not fire: {why}.")
+
+
+def test_updates_without_a_step_are_counted(study):
+    run, locked = study
+    write_study(run, locked, BOTH)
+    for k, outcome in ((1, "stepped"), (2, "empty_step")):
+        path = run.audit("main", "N", k)
+        path.parent.mkdir()
+        shares = dict.fromkeys(("negative_share", "net_share", "truncated_share", "kl_share"), 0.5 if k == 1 else None)
+        path.write_text(json.dumps({"weights": shares, "step": {"outcome": outcome, "stepped": k == 1}}))
+    verdict = judge_run(run.root, locked)
+    counted = {"stepped": 1, "updates": 2, "outcomes": {"empty_step": 1, "stepped": 1}}
+    assert verdict.as_json()["steps"] == {"main/N": counted}
+    assert verdict.label == "REPLICATED"
