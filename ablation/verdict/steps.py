@@ -22,9 +22,9 @@ def steps_taken(run: RunFolder, family: str, arm: str, updates: int) -> dict[str
     for path in filter(lambda path: path.is_file(), (run.audit(family, arm, k) for k in range(1, updates + 1))):
         try:
             step = parse_json(path.read_bytes()).get("step")
-            if step is None:
+            if step is None or not step.keys() & {"outcome", "stepped"}:
                 continue
-            outcome = step.get("outcome", STEPPED if step["stepped"] else NO_STEP)
+            outcome = step["outcome"] if "outcome" in step else STEPPED if step["stepped"] else NO_STEP
             if not isinstance(outcome, str):
                 raise ValueError("an outcome that is no name")
         except (ValueError, KeyError, TypeError, AttributeError):
