@@ -5,7 +5,6 @@ Heavy packages are imported by the commands that need them, so that `ablation --
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from typing import Any, NoReturn
@@ -28,6 +27,7 @@ from ablation.cli import (
     status,
     verdict,
 )
+from ablation.cli.json_errors import print_json_error
 from ablation.errors import AblationError, ExitCode, UsageError
 
 
@@ -114,15 +114,30 @@ def main() -> NoReturn:
 def _run() -> int | str | None:
     """The exit code of the command, as typer raises it."""
     try:
-        app(standalone_mode=True)
+        code = app(standalone_mode=False)
     except SystemExit as ended:
         return ended.code
     except _Passed as passed:
         if not isinstance(passed.error, KeyboardInterrupt):
             raise passed.error from None
-        print("\ninterrupted: run the same command again and it goes on from here", file=sys.stderr)
+        message = "interrupted: run the same command again and it goes on from here"
+        print(f"\n{message}", file=sys.stderr)
+        print_json_error(message, None, 130)
         return 130
-    return ExitCode.DONE
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # of click, or of typer's own copy of it
+            raise
+        return _wrong_arguments(error)
+    return ExitCode.DONE if code is None else code
+
+
+def _wrong_arguments(error: Any) -> int:
+    """Say what typer found wrong with the command line."""
+    error.show()
+    context = getattr(error, "ctx", None)
+    command = "ablation" if context is None else context.command_path
+    print_json_error(error.format_message(), f"`{command} --help` says what there is.", error.exit_code)
+    return error.exit_code
 
 
 def _drop_output() -> None:
@@ -134,6 +149,5 @@ def fail(error: AblationError) -> NoReturn:
     """Say what is wrong and what to do; with `--json` the same as one object on stdout."""
     for line in error.lines():
         print(line, file=sys.stderr)
-    if "--json" in sys.argv[1:]:
-        print(json.dumps({"error": error.message, "hint": error.hint, "exit_code": int(error.exit_code)}, ensure_ascii=False))
+    print_json_error(error.message, error.hint, int(error.exit_code))
     raise SystemExit(int(error.exit_code))

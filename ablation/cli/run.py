@@ -12,6 +12,8 @@ from pathlib import Path
 
 import typer
 
+from ablation.cli.json_errors import print_json_error
+
 
 def run(
     arm: str = typer.Option(None, "--arm", help="Run this arm: sweep (if its family has none), updates, readout."),
@@ -84,8 +86,11 @@ def _goes_on_with(command: str) -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, SystemExit) as stop:
-        print(f"stopped; nothing that was written is lost. Go on with: {command}", file=sys.stderr)
-        raise typer.Exit(130 if isinstance(stop, KeyboardInterrupt) else int(stop.code or 0)) from None
+        message, hint = "stopped; nothing that was written is lost", f"Go on with: {command}"
+        code = 130 if isinstance(stop, KeyboardInterrupt) else int(stop.code or 0)
+        print(f"{message}. {hint}", file=sys.stderr)
+        print_json_error(message, hint, code)
+        raise typer.Exit(code) from None
     finally:
         signal.signal(signal.SIGTERM, before)
 

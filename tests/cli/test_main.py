@@ -1,6 +1,8 @@
 import json
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -52,6 +54,48 @@ def test_json_errors_are_one_object_on_stdout(tmp_path):
     assert done.returncode == 3
     error = json.loads(done.stdout)
     assert error["exit_code"] == 3 and "not locked" in error["error"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["arms", "show", "--json"], "Missing argument 'NAME'"),
+        (["arms", "show", "N", "--rollout", "ten", "--json"], "--rollout"),
+        (["run", "--arm", "N", "--continue-to", "0", "--json"], "--continue-to"),
+        (["run", "--nonsense", "--json"], "--nonsense"),
+        (["nonsense", "--json"], "nonsense"),
+        (["--nonsense", "--json"], "--nonsense"),
+    ],
+)
+def test_wrong_arguments_are_one_object_too(tmp_path, arguments, words):
+    done = ablation(tmp_path, *arguments)
+    error = json.loads(done.stdout)
+    assert done.returncode == error["exit_code"] == 2 and words in error["error"]
+    assert "ablation" in error["hint"] and error["hint"].endswith("--help` says what there is.")
+    assert words in done.stderr and "Usage: " in done.stderr
+    without = ablation(tmp_path, *arguments[:-1])
+    assert (without.returncode, without.stdout, without.stderr) == (2, "", done.stderr)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_run_that_is_stopped_says_so_in_json_too(tmp_path, number, code):
+    plan = write_plan(tmp_path, mini_tree())
+    assert ablation(tmp_path, "plan", "lock", str(plan)).returncode == 0
+    told = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command("run", "--all", "--json"), cwd=tmp_path, env=environment(), **told) as runner:
+        journal = tmp_path / "runs" / "mini" / "journal.jsonl"
+        while not journal.exists() or b"runner_started" not in journal.read_bytes():
+            assert runner.poll() is None
+            time.sleep(0.05)
+        runner.send_signal(number)
+        output, errors = runner.communicate(timeout=60)
+    assert runner.returncode == code
+    assert json.loads(output) == {
+        "error": "stopped; nothing that was written is lost",
+        "hint": "Go on with: ablation run --all",
+        "exit_code": code,
+    }
+    assert errors.endswith("stopped; nothing that was written is lost. Go on with: ablation run --all\n")
 
 
 def test_a_closed_pipe_is_no_error(tmp_path):
