@@ -42,7 +42,7 @@ from ablation.problems.sandbox.process import Ended, Sandbox
 from ablation.problems.sandbox.script import run_script
 from ablation.problems.sandbox.values import decode
 
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^`\n]*)")
+_FENCE = re.compile(r" {0,3}(`{3,}+|~{3,}+)([^`\n]*+)")
 _MARKS = ("python", "py", "python3")
 _SYNTAX = (b"SyntaxError", b"IndentationError", b"TabError")
 

@@ -15,11 +15,12 @@ from ablation.problems.graders.text import grade_read
 from ablation.problems.outcome import Grade
 from ablation.problems.problem import Problem
 
+# `+` after a quantifier: what it took is not given back, or a long run of blanks would be shared out in every possible way.
 _INTEGER = re.compile(
     r"""
-    (?P<before>[+\-\u2212]?) \s*
-    (?: \\?\$ | [€£] )? \s*
-    (?P<sign>[+\-\u2212]?) \s*
+    (?P<before>[+\-\u2212]?) \s*+
+    (?: (?: \\?\$ | [€£] ) \s*+ )?+
+    (?P<sign>[+\-\u2212]?) \s*+
     (?P<digits>
         [0-9]{1,3} (?P<mark> , | \{,\} | \\, | [ \u00a0\u2009\u202f] ) [0-9]{3} (?: (?P=mark) [0-9]{3} )*
       | [0-9]+

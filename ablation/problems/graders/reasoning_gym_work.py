@@ -16,7 +16,7 @@ from typing import Any
 
 _EVALUATED = ("binary_matrix", "n_queens", "spiral_matrix", "string_insertion")
 _PARSED = ("countdown", "intermediate_integration", "polynomial_multiplication", "puzzle24", "simple_integration")
-_ARITHMETIC = re.compile(r"(?:[A-Za-z]+|\d+(?:\.\d*)?|\.\d+|[\s+\-*/^(),!])*")
+_ARITHMETIC = re.compile(r"(?:[A-Za-z]|\d++(?:\.\d*+)?|\.\d++|[\s+\-*/^(),!])*+")
 _FUNCTIONS = frozenset(
     ["sin", "cos", "tan", "cot", "sec", "csc", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"]
 ) | {"exp", "log", "ln", "sqrt", "pi", "Abs", "erf", "erfi", "Si", "Ci", "Ei"}
