@@ -49,7 +49,7 @@ def status(
             continue
         typer.echo(f"arm      {arm.family}/{arm.arm}: {arm.updates_done} of {arm.updates} updates, {end}{_unstepped(arm)}")
     for one in state.extensions:
-        typer.echo(f"extend   {one.family}/{one.arm}: {_extension(one)}")
+        typer.echo(f"extend   {one.family}/{one.arm}: {_extension(one, state.arms[0].updates)}")
     finished = all(arm.finished for arm in state.arms) and _replicated(root, locked, state)
     options = command_options(locked.path, run_folder)
     if not finished and state.imported:  # what is missing, and how it is imported, is the verdict's to say
@@ -62,7 +62,10 @@ def _unstepped(one: ArmState | ExtensionState) -> str:
     return "".join(f"; update {k}: {outcome}" for k, outcome in one.unstepped.items())
 
 
-def _extension(one: ExtensionState) -> str:
+def _extension(one: ExtensionState, before: int) -> str:
+    """`before`: updates that every arm has without an extension."""
+    if one.updates_done == before and not one.stopped:
+        return f"not begun (up to update {one.updates}, checks after {', '.join(map(str, one.checks)) or 'none'})"
     checks = ", ".join(f"{update} {label}" for update, label in one.checks.items())
     end = "" if one.paused_after is None else f"; paused by the check after update {one.paused_after}"
     end = "; stopped by a stop rule" if one.stopped else end
