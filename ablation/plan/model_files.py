@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
 from typing import Any
 
+from ablation.files import parse_json
 from ablation.plan.locate import locate
 from ablation.plan.model import Plan
 
 Problem = tuple[tuple[str | int, ...], str]
-ADAPTER_CONFIG = "adapter_config.json"
+ADAPTER_CONFIG, ADAPTER_FILE = "adapter_config.json", "adapter_model.safetensors"
+OPTIMIZER_FILE = "optimizer.safetensors"
+MOMENTS = ("step", "exp_avg", "exp_avg_sq")
+"""What Adam keeps of each weight, as a checkpoint names it before `/` and the weight's name."""
+_LONGEST_HEADER = 10**8  # bytes, as in the safetensors format
 BASE_CONFIG = "config.json"
 # What an adapter may have beside its shape that changes what it computes or what is trained. Plans describe plain LoRA only.
 _PLAIN = {
@@ -34,6 +40,7 @@ def model_problems(plan: Plan, plan_path: Path) -> list[Problem]:
         problems += base_problems(plan, base)
     if plan.model.start_adapter.owed is None and adapter.is_dir():
         problems += adapter_problems(plan, adapter)
+        problems += moments_problems(plan, adapter)
     return problems
 
 
@@ -80,6 +87,66 @@ def adapter_problems(plan: Plan, adapter: Path) -> list[Problem]:
         if found[name] != value:
             problems.append((("model", "lora", name), f"the plan says {value}, the start adapter has {found[name]} ({adapter})"))
     return problems
+
+
+def moments_problems(plan: Plan, adapter: Path) -> list[Problem]:
+    """Whether the moments are there and fit that `state: start` begins with, for each place of the plan that asks for them."""
+    training = plan.training
+    asked = [
+        ("arms", name, "optimizer", "state")
+        for name, arm in plan.arms.items()
+        if arm.optimizer and arm.optimizer.state == "start"
+    ]
+    if training.optimizer.state == "start" and any(
+        arm.external is None and training.optimizer_of(arm).state == "start" for arm in plan.arms.values()
+    ):
+        asked.insert(0, ("training", "optimizer", "state"))
+    why = _unusable_moments(adapter / OPTIMIZER_FILE, adapter / ADAPTER_FILE) if asked else None
+    return [(path, f"`start` needs the optimizer's state: {why}") for path in asked] if why else []
+
+
+def _unusable_moments(path: Path, adapter: Path) -> str | None:
+    """Why the moments in `path` are not those of the adapter's weights, from the names and shapes of both; None if they are."""
+    if not path.is_file():
+        return f"{path}: there is no such file; put it there, as a checkpoint of a run has it, or plan `state: fresh`"
+    try:
+        stored = _shapes(path)
+        weights = {_name_in_moments(name): shape for name, shape in _shapes(adapter).items()}
+    except (OSError, ValueError) as error:
+        return f"{path}: is not a safetensors file beside another one: {error}"
+    stored.pop("empty", None)
+    if not stored:
+        return f"{path}: holds no moments: no step was taken before it was stored"
+    wanted = {f"{field}/{name}": [] if field == "step" else shape for name, shape in weights.items() for field in MOMENTS}
+    for names, what in (
+        (wanted.keys() - stored.keys(), "is missing"),
+        (stored.keys() - wanted.keys(), "is of no weight of the start adapter"),
+    ):
+        if names:
+            return f"{path}: `{min(names)}` {what}"
+    for name, shape in wanted.items():
+        if stored[name] != shape:
+            return f"{path}: `{name}` has the shape {stored[name]}, the weight {shape}"
+    return None
+
+
+def _name_in_moments(name: str) -> str:
+    """The name that a weight has in a model: an adapter's file leaves out which adapter it is."""
+    whole = name.removesuffix(".weight")
+    return f"{whole}.default{name.removeprefix(whole)}"
+
+
+def _shapes(path: Path) -> dict[str, list[int]]:
+    """Name -> shape of every tensor in a safetensors file, from its header alone."""
+    with path.open("rb") as handle:
+        (length,) = struct.unpack("<Q", handle.read(8).ljust(8, b"\xff"))
+        header = parse_json(handle.read(length)) if length <= _LONGEST_HEADER else None
+    if not isinstance(header, dict):
+        raise ValueError(f"{path.name} has no header")
+    try:
+        return {name: list(tensor["shape"]) for name, tensor in header.items() if name != "__metadata__"}
+    except (KeyError, TypeError):
+        raise ValueError(f"{path.name} has no header") from None
 
 
 def _read(path: Path) -> tuple[dict[str, Any] | None, str]:

@@ -15,9 +15,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from ablation.errors import UsageError
 from ablation.plan.load import field_path
 from ablation.plan.model import Plan
-from ablation.plan.model_files import ADAPTER_CONFIG, adapter_problems, base_problems
+from ablation.plan.model_files import ADAPTER_CONFIG, ADAPTER_FILE, adapter_problems, base_problems
 
-ADAPTER_FILE = "adapter_model.safetensors"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 # What transformers, peft, tokenizers and safetensors raise for files that they cannot use.
 _UNUSABLE = (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError, ImportError, SafetensorError)

@@ -19,16 +19,15 @@ from ablation.errors import IntegrityError, UsageError
 from ablation.files import write_json
 from ablation.plan.arms import Adam
 from ablation.plan.model import Plan
-from ablation.plan.model_files import ADAPTER_CONFIG
+from ablation.plan.model_files import ADAPTER_CONFIG, ADAPTER_FILE, OPTIMIZER_FILE
 from ablation.policy.attention import PACKED, can_pack
 from ablation.policy.base import Progress, SampledTokens, SampleRequest, ScoreRow, TrainRow, UpdateStats
 from ablation.policy.decoding import Decoding, decode
 from ablation.policy.head import chunks
 from ablation.policy.layers import lighten, recompute_layers
-from ablation.policy.loading import ADAPTER_FILE, load_adapted
+from ablation.policy.loading import load_adapted
 from ablation.policy.loss import NonFiniteLoss, policy_gradient_loss
 from ablation.policy.optimizer import (
-    OPTIMIZER_FILE,
     clip_gradient,
     fitting,
     gradient_norm,

@@ -11,11 +11,10 @@ from safetensors.torch import load_file, save_file
 
 from ablation.errors import IntegrityError, UsageError
 from ablation.plan.arms import Adam
+from ablation.plan.model_files import MOMENTS, OPTIMIZER_FILE
 
-OPTIMIZER_FILE = "optimizer.safetensors"
 _CLASSES = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 _FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
-_FIELDS = {"step", "exp_avg", "exp_avg_sq"}
 Weights = dict[str, torch.Tensor]
 
 
@@ -81,7 +80,7 @@ def load_moments(optimizer: torch.optim.Optimizer, weights: Weights, path: Path)
     except (OSError, SafetensorError) as error:
         raise IntegrityError(f"{path}: no usable optimizer state: {error}") from error
     stored.pop("empty", None)
-    wanted = {f"{field}/{name}" for name in weights for field in _FIELDS} if stored else set()
+    wanted = {f"{field}/{name}" for name in weights for field in MOMENTS} if stored else set()
     for keys, what in ((wanted - stored.keys(), "is missing"), (stored.keys() - wanted, "is of no weight of this adapter")):
         if keys:
             raise IntegrityError(f"{path}: `{min(keys)}` {what}")

@@ -8,8 +8,10 @@ from pathlib import Path
 from ablation.errors import IntegrityError, UsageError
 from ablation.files import write_bytes
 from ablation.plan.cost import base_bytes
+from ablation.plan.load import field_path
 from ablation.plan.locate import locate, missing_resources
 from ablation.plan.lock import LockedPlan, verify_lock
+from ablation.plan.model_files import moments_problems
 from ablation.rollouts.folder import RunFolder
 
 
@@ -19,10 +21,18 @@ def gate(plan_path: Path) -> LockedPlan:
     Raises IntegrityError for what changed, and UsageError naming all that is missing; nothing runs otherwise.
     """
     locked = verify_lock(plan_path, resources=True)
-    lacking = missing_resources(locked) + _missing_memory(locked)
+    lacking = missing_resources(locked) + _missing_moments(locked) + _missing_memory(locked)
     if lacking:
         raise UsageError("\n".join(f"{locked.path}: {line}" for line in lacking), hint="Nothing was started.")
     return locked
+
+
+def _missing_moments(locked: LockedPlan) -> list[str]:
+    """What is wrong with the optimizer's state that an arm starts with: found now, not on the day when its turn comes."""
+    adapter = locate(locked.plan.model.start_adapter, locked.path)
+    if not adapter.is_dir():
+        return []  # `missing_resources` has said so
+    return [f"{field_path(path)}: {text}" for path, text in moments_problems(locked.plan, adapter)]
 
 
 def _missing_memory(locked: LockedPlan) -> list[str]:

@@ -1,4 +1,5 @@
 import json
+import struct
 from pathlib import Path
 
 import pytest
@@ -73,3 +74,77 @@ def test_an_adapter_that_does_not_fit(plan_path, adapter, expected):
 
 def test_a_context_of_one_more_than_the_cap_is_enough_for_a_prompt(plan_path):
     assert problems(plan_path, base=BASE | {"max_position_embeddings": 201}) == []
+
+
+PAIR = {"base.q_proj.lora_A.weight": [8, 128], "base.q_proj.lora_B.weight": [128, 8]}
+MOMENTS = {
+    f"{field}/{name.replace('.weight', '.default.weight')}": [] if field == "step" else shape
+    for field in ("step", "exp_avg", "exp_avg_sq")
+    for name, shape in PAIR.items()
+}
+
+
+def safetensors(shapes: dict[str, list[int]]) -> bytes:
+    """A file with these tensors, all zeros (the layout of the safetensors format: length, header, data)."""
+    header, data = {"__metadata__": {"format": "pt"}}, b""
+    for name, shape in shapes.items():
+        count = 4
+        for size in shape:
+            count *= size
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + count]}
+        data += bytes(count)
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def with_moments(plan_path: Path, content: bytes | None, where: str) -> list[str]:
+    text = plan_path.read_text()
+    if where == "training":
+        text = text.replace("learning_rate: 2e-5", "learning_rate: 2e-5\n  optimizer: {state: start}")
+    else:
+        text = text.replace("weighting: rollout}", "weighting: rollout, optimizer: {state: start}}")
+    assert "state: start" in text
+    plan_path.write_text(text)
+    folder = plan_path.parent / "adapter"
+    folder.mkdir()
+    (folder / "adapter_model.safetensors").write_bytes(safetensors(PAIR))
+    if content is not None:
+        (folder / "optimizer.safetensors").write_bytes(content)
+    (folder / "adapter_config.json").write_text(json.dumps(ADAPTER))
+    plan_path.write_text(plan_path.read_text().replace("at: adapter.bin", "at: adapter"))
+    loaded = load_plan(plan_path)
+    return [f"{'.'.join(map(str, path))}: {text}" for path, text in model_problems(loaded.plan, loaded.path)]
+
+
+@pytest.mark.parametrize(("where", "field"), [("training", "training.optimizer.state"), ("arm", "arms.N.optimizer.state")])
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (safetensors(MOMENTS), None),
+        (None, "there is no such file"),
+        (b"", "is not a safetensors file"),
+        (safetensors(MOMENTS)[:40], "is not a safetensors file"),
+        (struct.pack("<Q", 2**60) + b"{}", "is not a safetensors file"),
+        (struct.pack("<Q", 100_008) + b"[" * 100_008, "is not a safetensors file"),
+        (safetensors({"empty": [1]}), "holds no moments: no step was taken before it was stored"),
+        (
+            safetensors({name: shape for name, shape in MOMENTS.items() if name[:5] != "step/"}),
+            "`step/base.q_proj.lora_A.default.weight` is missing",
+        ),
+        (safetensors(MOMENTS | {"exp_avg/other": [2]}), "`exp_avg/other` is of no weight of the start adapter"),
+        (
+            safetensors(MOMENTS | {"exp_avg/base.q_proj.lora_B.default.weight": [8, 128]}),
+            "`exp_avg/base.q_proj.lora_B.default.weight` has the shape [8, 128], the weight [128, 8]",
+        ),
+    ],
+)
+def test_moments_that_an_arm_starts_with_are_looked_for_before_anything_runs(plan_path, where, field, content, expected):
+    found = with_moments(plan_path, content, where)
+    if expected is None:
+        assert found == []
+        return
+    [one] = found
+    assert one.startswith(
+        f"{field}: `start` needs the optimizer's state: {plan_path.parent / 'adapter' / 'optimizer.safetensors'}"
+    )
+    assert expected in one

@@ -17,6 +17,16 @@ def test_a_model_that_does_not_fit_is_refused_before_anything_starts(tmp_path, m
         gate(plan)
 
 
+def test_moments_that_are_not_there_are_missed_before_the_first_arm_and_not_when_their_turn_comes(tmp_path):
+    tree = mini_tree()
+    tree["arms"]["XK"]["optimizer"] = {"state": "start"}
+    plan = write_plan(tmp_path, tree)
+    lock_plan(plan)
+    with pytest.raises(UsageError, match=r"arms\.XK\.optimizer\.state: `start` needs the optimizer's state: ") as caught:
+        gate(plan)
+    assert caught.value.hint == "Nothing was started."
+
+
 def test_free_memory_is_what_the_system_says():
     what, free = free_memory()
     assert what and free > 10**6
