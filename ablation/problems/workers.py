@@ -60,22 +60,27 @@ def run_items(module: str, items: Sequence[Any], *, limits: Limits | None = None
     limits = limits or Limits()
     chunks = deque((start, items[start : start + CHUNK]) for start in range(0, len(items), CHUNK))
     results: list[Any] = [None] * len(items)
+    call = _Call(module, limits)
 
     def drain() -> None:
-        while chunks:
+        while chunks and not call.stopped:
             try:
                 start, chunk = chunks.popleft()
             except IndexError:
                 return
-            results[start : start + len(chunk)] = _run_chunk(module, limits, chunk)
+            results[start : start + len(chunk)] = call.run(chunk)
 
     threads = min(workers, len(chunks))
     if threads <= 1:
         drain()
-    else:
-        with ThreadPoolExecutor(threads) as pool:
+        return results
+    with ThreadPoolExecutor(threads) as pool:
+        try:
             for done in [pool.submit(drain) for _ in range(threads)]:
                 done.result()
+        except BaseException:  # Ctrl-C, for instance: nobody waits for these results any more
+            call.stop()
+            raise
     return results
 
 
@@ -132,9 +137,13 @@ class _Worker:
             if len(results) < len(items):
                 self._ask(items[len(results) :])
 
-    def kill(self) -> None:
+    def kill_process(self) -> None:
+        """From any thread: the one that waits for an answer then finds it gone, and closes its pipes."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
+
+    def kill(self) -> None:
+        self.kill_process()
         self.process.wait()
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
             if stream:
@@ -182,39 +191,67 @@ _lock = _Lock()
 _idle: dict[tuple[str, Limits], list[_Worker]] = {}
 
 
-def _run_chunk(module: str, limits: Limits, items: Sequence[Any]) -> list[Any]:
-    results: list[Any] = []
-    gone_at = -1
-    while len(results) < len(items):
-        try:
-            worker = _take(module, limits)
-        except (_WorkerGone, TimeoutError, OSError) as error:
-            return results + [Failure("start", str(error))] * (len(items) - len(results))
-        try:
-            worker.run(items, results)
-        except TimeoutError:
-            worker.kill()
-            results.append(Failure("stalled"))
-        except _WorkerGone:
-            worker.kill()
-            if gone_at == len(results):
-                results.append(Failure("crash", "the worker died"))
-            gone_at = len(results)
-        except BaseException:
-            worker.kill()
-            raise
-        else:
-            with _lock:
-                _idle.setdefault((module, limits), []).append(worker)
-    return results
+class _Call:
+    """One call of `run_items`, whose threads can be told to stop: their workers are killed in the middle of an item."""
 
+    def __init__(self, module: str, limits: Limits) -> None:
+        self.module, self.limits = module, limits
+        self.stopped = False
+        self._busy: set[_Worker] = set()
 
-def _take(module: str, limits: Limits) -> _Worker:
-    with _lock:
-        idle = _idle.get((module, limits))
-        if idle:
-            return idle.pop()
-    return _Worker(module, limits)
+    def stop(self) -> None:
+        with _lock:
+            self.stopped = True
+            for worker in self._busy:
+                worker.kill_process()
+
+    def run(self, items: Sequence[Any]) -> list[Any]:
+        """The results of one chunk; fewer if the call was stopped."""
+        results: list[Any] = []
+        gone_at = -1
+        while len(results) < len(items):
+            try:
+                worker = self._take()
+            except (_WorkerGone, TimeoutError, OSError) as error:
+                return results + [Failure("start", str(error))] * (len(items) - len(results))
+            if worker is None:
+                return results
+            try:
+                worker.run(items, results)
+            except TimeoutError:
+                self._drop(worker)
+                results.append(Failure("stalled"))
+            except _WorkerGone:
+                self._drop(worker)
+                if gone_at == len(results):
+                    results.append(Failure("crash", "the worker died"))
+                gone_at = len(results)
+            except BaseException:
+                self._drop(worker)
+                raise
+            else:
+                with _lock:
+                    self._busy.discard(worker)
+                    _idle.setdefault((self.module, self.limits), []).append(worker)
+        return results
+
+    def _take(self) -> _Worker | None:
+        """A worker; None if the call was stopped."""
+        with _lock:
+            idle = _idle.get((self.module, self.limits))
+            worker = idle.pop() if idle else None
+        worker = worker or _Worker(self.module, self.limits)
+        with _lock:
+            if not self.stopped:
+                self._busy.add(worker)
+                return worker
+        worker.kill()
+        return None
+
+    def _drop(self, worker: _Worker) -> None:
+        with _lock:
+            self._busy.discard(worker)
+        worker.kill()
 
 
 def _forget() -> None:

@@ -1,5 +1,7 @@
 import os
 import signal
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -97,6 +99,25 @@ def test_threads_share_the_workers():
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda number: run(*echoes(40), ["echo", number]), range(8)))
     assert found == [[*range(40), number] for number in range(8)]
+
+
+PROGRAM = """
+import os, sys
+from ablation.problems.workers import Limits, run_items
+run_items("tests.problems.work_for_tests", [["mark", sys.argv[1]]] + [["sleep"]] * 200, limits=Limits(5, 1 << 29), workers=2)
+"""
+
+
+def test_a_program_that_is_interrupted_ends_at_once_and_so_do_its_workers(tmp_path):
+    mark = tmp_path / "pids"
+    program = subprocess.Popen([sys.executable, "-c", PROGRAM, str(mark)], stderr=subprocess.PIPE)
+    while not (mark.exists() and mark.read_text().endswith("\n")):
+        time.sleep(0.05)
+        assert program.poll() is None
+    time.sleep(0.3)  # both workers are in the middle of an item
+    program.send_signal(signal.SIGINT)
+    assert program.communicate(timeout=20)[1].decode().strip().endswith("KeyboardInterrupt")
+    assert all(gone(int(process)) for process in mark.read_text().split())
 
 
 def test_a_fork_of_the_program_does_not_touch_its_workers():
