@@ -99,6 +99,8 @@ def paused(locked: LockedPlan, root: Path, record: dict[str, Any]) -> ExtensionP
     arm, update = record["arm"], record["update"]
     return ExtensionPaused(
         f"{record['family']}/{arm}: the check after update {update} pauses the extension: {record['pauses']}",
-        hint="It can be left so. Going on is a deviation, after which the same command goes on: "
+        hint="That was its last update: there is nothing to go on to, and the check's label stays."
+        if locked.plan.extension is not None and update == locked.plan.extension.updates
+        else "It can be left so. Going on is a deviation, after which the same command goes on: "
         f"{deviate_command(locked, root, pause_gate(arm, update))}.",
     )

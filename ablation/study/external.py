@@ -365,7 +365,7 @@ def _failed(name: str, what: str, log: Path) -> CommandFailed:
     return CommandFailed(
         f"{name}: {what}{said}",
         hint=f"Nothing that it left was taken. Look at {log}, repair what made it fail and run the same command again: it begins "
-        "again with the same inputs.",
+        "again with the same inputs. Files that the plan locks by digest must stay as they are: a fault in one needs a new plan.",
     )
 
 
