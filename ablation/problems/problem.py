@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from ablation.errors import UsageError
+from ablation.problems.plain import HALF, fault
 
 GRADERS = ("integer", "exact", "choice", "math", "reasoning_gym", "code")
 """Graders by name; `problems/graders/NAME.py` has the rules of each."""
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+-]{0,99}")
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _ALWAYS = ("id", "source", "prompt", "grader")
 _FIELDS = (*_ALWAYS, "gold")
 _OBJECTS = {"code": "tests", "reasoning_gym": "entry"}
@@ -97,14 +97,14 @@ def _parquet_rows(path: Path) -> Iterator[tuple[int, Any]]:
 
     try:
         with path.open("rb") as file:
-            table = pq.read_table(file)
+            rows = pq.read_table(file).to_pylist()
     except OSError as error:
         raise UsageError(
             f"{path}: could not be read: {error.strerror or error}", hint="Check the path of the problem file."
         ) from error
-    except pa.ArrowException as error:
+    except (pa.ArrowException, ValueError, OverflowError) as error:  # the last two: texts and dates that no Python value can be
         raise UsageError(f"{path}: not a Parquet file: {error}", hint="Write it again, or use JSON Lines.") from error
-    for number, row in enumerate(table.to_pylist(), start=1):
+    for number, row in enumerate(rows, start=1):
         values = {name: value for name, value in row.items() if value is not None}
         for name in _OBJECTS.values():
             if isinstance(values.get(name), str):
@@ -135,6 +135,10 @@ def _problem(values: Any, where: str) -> Problem:
         raise UsageError(
             f"{where}: unknown field `{unknown[0]}`", hint=f"Known fields: {', '.join([*_FIELDS, 'tags', 'tests', 'entry'])}."
         )
+    for name, value in values.items():
+        if found := fault(value):
+            hint = "Write the text as UTF-8." if found == HALF else "Plain JSON values; for others see plans/README.md."
+            raise UsageError(f"{where}: {name}: {found}", hint=hint)
     grader = values.get("grader")
     texts = _ALWAYS if grader == "code" else _FIELDS
     for name in texts:
@@ -142,8 +146,6 @@ def _problem(values: Any, where: str) -> Problem:
             raise UsageError(f"{where}: {name}: is missing", hint=f"Every problem has {', '.join(texts)}.")
         if not isinstance(values[name], str):
             raise UsageError(f"{where}: {name}: found {_kind(values[name])}, not a text", hint='Put it in quotes: "42", not 42.')
-        if _SURROGATE.search(values[name]):
-            raise UsageError(f"{where}: {name}: holds half of a character (a lone surrogate)", hint="Write the text as UTF-8.")
     if not _ID.fullmatch(values["id"]):
         raise UsageError(
             f"{where}: id: `{values['id']}` is not an id", hint="Letters, digits and . _ / + -, at most 100, no spaces."
@@ -196,4 +198,5 @@ def _kind(value: Any) -> str:
         return "null"
     if isinstance(value, bool):
         return "true or false"
-    return {int: "a number", float: "a number", str: "a text", list: "a list", dict: "an object"}[type(value)]
+    known = {int: "a number", float: "a number", str: "a text", list: "a list", dict: "an object"}
+    return known.get(type(value), f"a value of type {type(value).__name__}")

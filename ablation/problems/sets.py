@@ -88,7 +88,7 @@ def _gym_dataset(name: str, seed: int, config: dict[str, Any]) -> Any:
 def _gym_problem(item: dict[str, Any], name: str, seed: int, place: int, config: dict[str, Any]) -> Problem | None:
     """None if the item has no gold, or if what it is scored by cannot be written down."""
     try:
-        metadata = json.loads(json.dumps(item["metadata"]))
+        metadata = json.loads(json.dumps(item["metadata"], allow_nan=False))
     except (TypeError, ValueError):
         return None
     if not isinstance(item["answer"], str):

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from ablation.errors import UsageError
@@ -30,6 +32,10 @@ GYM = GOOD.replace('"integer"', '"reasoning_gym"').replace('"gold"', f'"entry": 
 CODE = (
     '{"id": "c", "source": "s", "prompt": "?", "grader": "code", '
     '"tests": {"kind": "stdin", "cases": [{"stdin": "1", "stdout": "2"}]}}'
+)
+CALL = (
+    '{"id": "c", "source": "s", "prompt": "?", "grader": "code", '
+    '"tests": {"kind": "function", "entry_point": "f", "cases": [{"args": [1], "expected": 2}]}}'
 )
 
 
@@ -90,6 +96,18 @@ def test_parquet_gives_what_json_lines_give(tmp_path):
         (CODE.replace('"tests"', '"gold": "1", "tests"'), ":3: gold: grader `code` has tests, no gold"),
         (CODE[: CODE.index(', "tests"')] + "}", ":3: tests: found nothing, not an object"),
         (b'{"id": "\xc3', ":3: not UTF-8"),
+        (GOOD.replace('"gold"', '"tags": ["\\ud800"], "gold"'), ":3: tags: holds half of a character"),
+        (CALL.replace('"expected": 2', '"expected": NaN'), ":3: tests: holds nan, a number that JSON does not have"),
+        (CALL.replace('"expected": 2', '"expected": 1e400'), ":3: tests: holds inf, a number that JSON does not have"),
+        (CALL.replace('"expected": 2', '"expected": "\\udc00"'), ":3: tests: holds half of a character"),
+        (CALL.replace('"expected": 2', '"expected": 2, "tolerance": 1' + "0" * 400), ":3: tests.cases[0].tolerance: found 100"),
+        (
+            CALL.replace('"expected": 2', '"expected": {"$complex": [1' + "0" * 400 + ", 0]}"),
+            ":3: tests.cases[0].expected: $complex: ",
+        ),
+        (CALL.replace('"cases"', '"limits": {"seconds": 1' + "0" * 400 + '}, "cases"'), ":3: tests.limits.seconds: found 100"),
+        (CALL.replace('"cases"', f'"prelude": "x = {"-" * 200_000}1", "cases"'), ":3: tests.prelude: is nested too deeply"),
+        (CALL.replace('"expected": 2', f'"expected": {"[" * 250}{"]" * 250}'), ":3: tests: is nested too deeply"),
         ("[" * 100_000, ":3: n"),
     ],
 )
@@ -119,3 +137,25 @@ def test_half_a_character_is_refused(tmp_path):
     path.write_text('{"id": "a", "source": "s", "prompt": "1\\ud800", "grader": "integer", "gold": "1"}\n')
     with pytest.raises(UsageError, match=r"p.jsonl:1: prompt: holds half of a character"):
         load_problems(path)
+
+
+def test_values_of_parquet_that_json_lacks_are_named(tmp_path):
+    import datetime
+    import decimal
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path, good = tmp_path / "p.parquet", {name: [value] for name, value in json.loads(GOOD).items()}
+    half = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe")])
+    for value, said in [
+        (pa.array([b"x"]), "p.parquet:1: gold: holds a value of type bytes"),
+        (pa.array([decimal.Decimal("1.5")]), "p.parquet:1: gold: holds a value of type Decimal"),
+        (pa.array([datetime.datetime(2026, 1, 1)]), "p.parquet:1: gold: holds a value of type datetime"),
+        (pa.array([2**62], type=pa.timestamp("us")), "p.parquet: not a Parquet file: date value out of range"),
+        (half, "p.parquet: not a Parquet file: 'utf-8' codec"),
+    ]:
+        pq.write_table(pa.table(good | {"gold": value}), path)
+        with pytest.raises(UsageError) as caught:
+            load_problems(path)
+        assert said in caught.value.message

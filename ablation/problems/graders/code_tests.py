@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import keyword
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
 from ablation.errors import UsageError
+from ablation.problems.plain import is_number
 from ablation.problems.sandbox.limits import Limits, read_limits
 from ablation.problems.sandbox.values import NotPlain, decode
 
@@ -102,6 +102,8 @@ def _defined(source: str, where: str) -> set[str]:
         tree = ast.parse(source)
     except (SyntaxError, ValueError) as error:
         raise UsageError(f"{where}: is not Python: {error}") from error
+    except (MemoryError, RecursionError):  # what the parser says of nesting that is too deep for it
+        raise UsageError(f"{where}: is nested too deeply for Python's parser", hint="Write it flatter.") from None
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
@@ -133,7 +135,7 @@ def _function_case(case: Any, where: str) -> FunctionCase:
         raise UsageError(f"{where}.args: must be a list", hint='For f(1, "a"): "args": [1, "a"].')
     if not isinstance(kwargs, dict) or not all(is_name(name) for name in kwargs):
         raise UsageError(f"{where}.kwargs: must be an object of names and values")
-    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not math.isfinite(tolerance) or tolerance < 0:
+    if not is_number(tolerance) or tolerance < 0:
         raise UsageError(f"{where}.tolerance: found {tolerance!r}", hint="A number, 0 or more, for instance 1e-6.")
     for name, value in (("args", case["args"]), ("kwargs", list(kwargs.values())), ("expected", case["expected"])):
         try:

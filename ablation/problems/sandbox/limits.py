@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields
 from typing import Any
 
 from ablation.errors import UsageError
+from ablation.problems.plain import is_number
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,7 @@ def read_limits(values: Any, where: str) -> Limits:
     for name, value in values.items():
         if name not in names:
             raise UsageError(f"{where}: unknown limit `{name}`", hint=f"Known limits: {', '.join(names)}.")
-        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if not number or not _LEAST[name] <= value <= _MOST[name] or (name != "seconds" and value != int(value)):
+        if not is_number(value) or not _LEAST[name] <= value <= _MOST[name] or (name != "seconds" and value != int(value)):
             kind = "a number" if name == "seconds" else "a whole number"
             raise UsageError(f"{where}.{name}: found {value!r}", hint=f"It is {kind} from {_LEAST[name]} to {_MOST[name]}.")
     return Limits(**{name: float(value) if name == "seconds" else int(value) for name, value in values.items()})

@@ -117,7 +117,7 @@ def decode(value, depth: int = 0):
             return complex(real, imaginary)
         if tag == "$dict":
             return {decode(key, depth + 1): decode(item, depth + 1) for key, item in content}
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise NotPlain(f"{tag}: {error}") from error
     raise NotPlain(f"{tag} is not such a value")
 
