@@ -52,7 +52,7 @@ def open_gate(root: Path, locked: LockedPlan, deviations: list[Deviation], arm: 
     if opened is not None:
         return opened
     hint = f"Running it anyway is a deviation, written before it is run: {deviate_command(locked, root, 'extension')}."
-    label = judge_run(root, locked, command_options(locked.path)).label
+    label = judge_run(root, locked, run_options(locked, root)).label
     if label != REPLICATED:
         raise GateError(f"{root}: the extension needs {REPLICATED}; the verdict on this run is {label}", hint=hint)
     allowed = [first_stable_arm(root, locked)] if extension.arms == FIRST_STABLE else extension.arms
@@ -61,12 +61,18 @@ def open_gate(root: Path, locked: LockedPlan, deviations: list[Deviation], arm: 
     return None
 
 
-def need_readout(there: bool, family: str, arm: str) -> None:
+def need_readout(there: bool, locked: LockedPlan, root: Path, family: str, arm: str) -> None:
     """Raise `IncompleteError` unless the arm has come to its readout."""
     if not there:
-        raise IncompleteError(
-            f"{family}/{arm}: has no readout yet, so there is nothing to extend", hint=f"First: ablation run --arm {arm}"
-        )
+        where = "" if family == locked.plan.main_family else f" --family {family}"
+        command = f"ablation run --arm {arm}{where}{run_options(locked, root)}"
+        raise IncompleteError(f"{family}/{arm}: has no readout yet, so there is nothing to extend", hint=f"First: {command}")
+
+
+def run_options(locked: LockedPlan, root: Path) -> str:
+    """Options of a printed command that goes on with this run: each only where the command would not find it by itself."""
+    usual = root.resolve() == run_root(locked, None).resolve()
+    return command_options(locked.path, None if usual else root)
 
 
 def check_record(locked: LockedPlan, found: ArmVerdict, update: int) -> dict[str, Any]:

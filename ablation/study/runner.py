@@ -27,7 +27,7 @@ from ablation.rollouts.schema import Cell, StageInfo
 from ablation.rollouts.store import read_stage, stage_info, stage_is_complete
 from ablation.study.deviations import take_up_deviations
 from ablation.study.environment import engine, environment
-from ablation.study.extension import check_record, deviate_command, need_readout, open_gate, paused
+from ablation.study.extension import check_record, deviate_command, need_readout, open_gate, paused, run_options
 from ablation.study.external import GradedUpdate, Outside, exported, external_audit, graded_update, mark_whole_arm
 from ablation.study.gates import check_family_gate
 from ablation.study.grading import grade_stage
@@ -113,7 +113,7 @@ class Study:
         opened = open_gate(self.run.root, self.locked, self.deviations, arm)
         if opened is not None:
             self.reporter.say(f"{name}: is extended under deviation {opened.number}")
-        need_readout(stage_is_complete(self.run.readout(family, arm)), family, arm)
+        need_readout(stage_is_complete(self.run.readout(family, arm)), self.locked, self.run.root, family, arm)
         self._raise_if_stopped(self.run.extension_stopped(family, arm), name)
         worked = False
         for k in range(self.plan.training.updates + 1, continue_to + 1):
@@ -261,7 +261,8 @@ class Study:
             fired = parse_json(path.read_bytes())
             raise StopRuleFired(
                 f"{name}: stop rule `{fired['rule']}` ended the run after update {fired['update']}: {fired['reason']}",
-                hint="The run stays as it is and counts in the verdict; `ablation run --all` goes on with the other arms.",
+                hint="The run stays as it is and counts in the verdict; "
+                f"`ablation run --all{run_options(self.locked, self.run.root)}` goes on with the other arms.",
             )
 
     def _run_or_note(self, family: str, arm: str) -> CommandFailed | None:

@@ -156,11 +156,21 @@ def test_an_arm_without_its_end_is_not_extended(study):
     (run.readout("main", "X") / "stage.json").rename(run.root / "kept")
     with pytest.raises(IncompleteError, match="main/X: has no readout yet") as caught:
         extend(run, locked, "X")
-    assert "ablation run --arm X" in caught.value.hint
+    assert caught.value.hint == f"First: ablation run --arm X --plan {locked.path}"
     tell(run, locked, "arm_stopped", arm="main/X", rule="logprob_fell")
     write_json(run.stopped("main", "X"), {"rule": "logprob_fell", "update": 2})
     with pytest.raises(GateError, match="main/X: a stop rule ended it"):
         extend(run, locked, "X")
+
+
+def test_the_command_for_a_missing_readout_names_family_plan_and_run_folder(tmp_path):
+    run, locked = make(tmp_path, family="replication")
+    elsewhere = run.root.with_name("else where")
+    run.root.rename(elsewhere)
+    record_deviation(locked, reason="An arm that is not there yet.", seen="results", opens=["extension"])
+    with open_study(locked, elsewhere, Said()) as study, pytest.raises(IncompleteError) as caught:
+        study.extend_arm("replication", "X", 4)
+    assert caught.value.hint == f"First: ablation run --arm X --family replication --plan {locked.path} --run '{elsewhere}'"
 
 
 def test_stop_rules_end_an_extension_against_update_1_and_leave_the_verdict_alone(study):
