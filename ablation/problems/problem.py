@@ -97,7 +97,7 @@ def _parquet_rows(path: Path) -> Iterator[tuple[int, Any]]:
 
     try:
         with path.open("rb") as file:
-            rows = pq.read_table(file).to_pylist()
+            rows = pq.ParquetFile(file).read(use_threads=False).to_pylist()  # a thread that outlives the program would abort it
     except OSError as error:
         raise UsageError(
             f"{path}: could not be read: {error.strerror or error}", hint="Check the path of the problem file."

@@ -159,3 +159,22 @@ def test_values_of_parquet_that_json_lacks_are_named(tmp_path):
         with pytest.raises(UsageError) as caught:
             load_problems(path)
         assert said in caught.value.message
+
+
+def test_reading_parquet_leaves_no_thread_that_could_abort_the_program_at_its_end(tmp_path):
+    import subprocess
+    import sys
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "p.parquet"
+    pq.write_table(pa.table({name: [value] for name, value in json.loads(GOOD).items()}), path)
+    code = (
+        "import os, sys, pathlib, pyarrow.parquet\n"
+        "from ablation.problems.problem import load_problems\n"
+        "before = len(os.listdir('/proc/self/task'))\n"
+        "load_problems(pathlib.Path(sys.argv[1]))\n"
+        "print(len(os.listdir('/proc/self/task')) - before)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, path], check=True, capture_output=True, text=True).stdout == "0\n"
