@@ -71,5 +71,5 @@ def rule_in_words(rule: Rule | StopRule, reference: str | None = None) -> str:
 
 
 def number(value: float | int) -> str:
-    """A limit with all of its digits, and none more: `20`, `0.15`, `1.25`."""
-    return str(int(value)) if float(value).is_integer() else repr(value)
+    """A limit with all of its digits, and none more: `20`, `0.15`, `1.25`, `1e+300`."""
+    return str(int(value)) if abs(value) < 1e16 and float(value).is_integer() else repr(value)

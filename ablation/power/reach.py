@@ -93,16 +93,21 @@ def _stop_rule(plan: Plan, rule: StopRule, place: tuple[str | int, ...], stop_ju
         problem = f"found {number(rule.limit)}; at update 1 the change is 0, so the rule ends every run there"
         return Reach((*place, "limit"), rule.name, 0.0, None, problem)
     if rule.compare == "change":
-        low, high = (low - high, high - low) if plan.training.updates > 1 else (0.0, 0.0)  # update 1 against itself
+        low, high = (low - high, high - low) if _changes(plan) else (0.0, 0.0)
     found = []
     for value in _candidates(rule, low, high):
         if rule.compare == "value":
             updates = [{rule.measure: value}]
         else:
             first, last = _pair(*_range(plan, rule.measure, None), value)
-            updates = [{rule.measure: last}, {rule.measure: first}] if plan.training.updates > 1 else [first_update]
+            updates = [{rule.measure: last}, {rule.measure: first}] if _changes(plan) else [first_update]
         found.append((value, stop_judge([rule], updates) is not None))
     return _reach(rule, place, found, low, high)
+
+
+def _changes(plan: Plan) -> bool:
+    """Whether a run has an update that is set against update 1; an extension's updates are, too."""
+    return plan.training.updates > 1 or plan.extension is not None
 
 
 def _reach(

@@ -18,6 +18,7 @@ from ablation.plan.words import NAMES, rule_in_words
         ("correct", "change", "<", 3, "correct rollouts below the sweep's plus 3"),
         ("correct", "change", ">=", 0, "correct rollouts at least the sweep's"),
         ("looping", "value", "<=", 8.0, "looping rollouts at most 8"),
+        ("total_tokens", "value", "<=", 1e300, "total tokens at most 1e+300 tokens"),
         (
             "tokens_per_correct",
             "ratio_high",

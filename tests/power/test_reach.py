@@ -155,6 +155,7 @@ def test_kl_share_needs_an_arm_with_a_kl_term(of):
 def test_one_update_has_no_change(of):
     one = TEXT.replace("updates: 5", "updates: 1")
     assert "the number is 0 to 0, so the rule never holds" in of(STOP, STOP, one).problem
+    assert of(STOP, STOP, one + "extension: {updates: 2, checks: [2]}\n").problem is None  # update 2 has one
 
 
 def test_smollm2_plan_if_it_is_there(quickstart):
