@@ -97,7 +97,8 @@ def _parquet_rows(path: Path) -> Iterator[tuple[int, Any]]:
 
     try:
         with path.open("rb") as file:
-            rows = pq.ParquetFile(file).read(use_threads=False).to_pylist()  # a thread that outlives the program would abort it
+            # a thread that outlives the program would abort it
+            rows = pq.ParquetFile(file, pre_buffer=False).read(use_threads=False).to_pylist()
     except OSError as error:
         raise UsageError(
             f"{path}: could not be read: {error.strerror or error}", hint="Check the path of the problem file."
