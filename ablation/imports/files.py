@@ -62,7 +62,7 @@ def _parquet(path: Path) -> Iterator[tuple[str, Any]]:
 
     try:
         with _opened(path) as file:
-            table = pq.ParquetFile(file).read(use_threads=False)
+            table = pq.ParquetFile(file, pre_buffer=False).read(use_threads=False)
     except pa.ArrowException as error:
         raise UsageError(f"{path}: not a Parquet file: {error}", hint="Write it again, or use JSON Lines.") from error
     for number, values in enumerate(table.to_pylist(), start=1):
