@@ -88,8 +88,9 @@ def token_weights(arm: Arm, batch: RolloutBatch, s0: float, max_tokens: int, log
             clipped_R[row] = np.count_nonzero(flat_T)
         kl_T = np.zeros_like(weights_T)
         if arm.kl is not None and anchored_R[row]:
-            change_T = logprobs.trainer[row][span] - logprobs.start[row][span]
-            kl_T[span] = anchor(arm.kl, unit[row], change_T)
+            with np.errstate(invalid="ignore", over="ignore"):  # what is no number stays none: the update must see and name it
+                change_T = logprobs.trainer[row][span] - logprobs.start[row][span]
+                kl_T[span] = anchor(arm.kl, unit[row], change_T)
             if arm.kl.damp_only:
                 kl_T = damped(kl_T, weights_T)
         tokens.append(weights_T + kl_T)

@@ -203,6 +203,24 @@ def test_a_beta_in_units_of_advantage_is_spread_as_the_weighting_spreads():
     assert [part[0] for part in found.kl] == pytest.approx([-0.05 * 100 / 10, -0.05 * 100 / 20, -0.05 * 100 / 60])
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("estimator", ["k1", "k3"])
+@pytest.mark.parametrize("value", [-np.inf, np.inf, np.nan])
+@pytest.mark.parametrize("where", ["trainer", "start", "both"])
+def test_a_logprob_that_is_no_number_is_in_the_weights_and_nowhere_else(estimator, value, where):
+    """The update must see and name it; until then it is arithmetic and no warning on a terminal."""
+    trainer, start = ([np.full(length, -1.0) for length in GROUP.lengths_R] for _ in range(2))
+    for own in (trainer, start) if where == "both" else (trainer,) if where == "trainer" else (start,):
+        own[1][3] = value
+    arm = Arm(weighting="rollout", clip=Clip(), kl=KLAnchor(beta=0.1, estimator=estimator))
+    rollouts = dataclasses.replace(GROUP, sampler_logprobs=[np.full(length, -1.0) for length in GROUP.lengths_R])
+    found = module.token_weights(arm, rollouts, S0, CAP, Logprobs(trainer=trainer, start=start))
+    finite = [np.isfinite(own) for own in found.tokens]
+    assert finite[0].all() and finite[2].all() and finite[1][:3].all() and finite[1][4:].all()
+    if where == "both":
+        assert np.isnan(found.tokens[1][3])
+
+
 def test_the_library_has_the_arms_of_the_study():
     for name, fields in {
         "C": {"weighting": "token"},
