@@ -52,7 +52,8 @@ def import_rollouts(
     said = {"files": files or [], "tokenizer": tokenizer, "ids": ids, "effort": effort, "opens": opens, "by_count": by_count}
     request = make_request(locked, stage, arm, family, update, **said)
     if listed:
-        typer.echo("\n".join(wanted_lines(locked, request)))
+        lines = wanted_lines(locked, request)
+        typer.echo(f'{{"rollouts": [{", ".join(lines)}]}}' if as_json else "\n".join(lines))
         return
     done = import_stage(locked, root, request)
     problems = grade_imported(locked, root, done.folder)

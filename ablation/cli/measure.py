@@ -40,7 +40,9 @@ def measure(
         raise UsageError("--grader and --gold go together")
     settings: Plan | None = None if plan is None else load_plan(plan).plan
     tags = ("<think>", "</think>") if settings is None else (settings.model.tokens.open, settings.model.tokens.close)
-    tags = (open_tag or tags[0], close_tag or tags[1])
+    tags = (tags[0] if open_tag is None else open_tag, tags[1] if close_tag is None else close_tag)
+    if not all(tags) or tags[0] == tags[1]:
+        raise UsageError(f"--open, --close: found `{tags[0]}` and `{tags[1]}`; the tags must be two, and none of them empty")
     text, opened = _text(file, rollout, tags, opened)
     loops = Loops() if settings is None else settings.loops
     found = measure_text(text, loops, tags=tags, opened=opened, tokenize=None if tokenizer is None else _tokenizer(tokenizer))
@@ -84,15 +86,12 @@ def _text(file: Path, rollout: str | None, tags: tuple[str, str], opened: bool) 
 
 def _tokenizer(folder: Path) -> Callable[[str], Spans]:
     from ablation.errors import UsageError
+    from ablation.imports.tokens import FILE, load_tokenizer
 
-    try:
-        from tokenizers import Tokenizer
-    except ImportError:
-        raise UsageError("--tokenizer needs the extra `local`", hint="pip install 'ablation[local]'") from None
-    path = folder / "tokenizer.json"
+    path = folder / FILE
     if not path.is_file():
         raise UsageError(f"--tokenizer: there is no {path}")
-    found = Tokenizer.from_file(str(path))
+    found = load_tokenizer(path)
     return lambda text: found.encode(text, add_special_tokens=False).offsets
 
 

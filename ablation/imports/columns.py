@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ablation.errors import UsageError
+from ablation.problems.plain import LARGEST, fault, is_number
 
 ALIASES = {
     "input": "prompt",
@@ -30,7 +30,6 @@ SETTINGS = ("temperature", "top_p", "top_k", "max_tokens")
 """Columns that must be the plan's own value where they are there."""
 
 _DIGEST = re.compile("[0-9a-f]{64}")
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass
@@ -103,12 +102,12 @@ def message_text(content: Any) -> str:
 def _text(value: Any) -> str | None:
     if not isinstance(value, str):
         return "it must be a text"
-    return "it holds half of a character (a lone surrogate)" if _SURROGATE.search(value) else None
+    found = fault(value)
+    return None if found is None else f"it {found}"
 
 
 def _number(value: Any) -> str | None:
-    fine = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return None if fine else "it must be a number"
+    return None if is_number(value) else "it must be a number"
 
 
 def _whole(value: Any) -> str | None:
@@ -134,14 +133,26 @@ def _floats(words: str, fits: Callable[[float], bool]) -> Callable[[Any], str | 
 
 
 def _prompt(value: Any) -> str | None:
-    return "it must be a text or a list of messages" if not isinstance(value, list) and _text(value) else None
+    if isinstance(value, list):
+        return next((found for one in value if (found := _message(one))), None)
+    return "it must be a text or a list of messages" if not isinstance(value, str) else _text(value)
 
 
 def _completion(value: Any) -> str | None:
     if isinstance(value, list):
         fine = len(value) == 1 and isinstance(value[0], dict) and value[0].get("role") == "assistant"
-        return None if fine else "a list must hold one message, the assistant's"
+        return _message(value[0]) if fine else "a list must hold one message, the assistant's"
     return _text(value)
+
+
+def _message(value: Any) -> str | None:
+    """What is wrong with one message: an object whose `content` is a text, a list of parts, or null."""
+    if found := fault(value):
+        return f"a message {found}"
+    content = value.get("content") if isinstance(value, dict) else 0
+    texts = [one.get("text") if isinstance(one, dict) else 0 for one in content] if isinstance(content, list) else [content]
+    fine = all(one is None or isinstance(one, str) for one in texts)
+    return None if fine else "each message must be an object whose `content` is a text or a list of parts with texts"
 
 
 def _shown(value: Any) -> str:
@@ -159,8 +170,8 @@ COLUMNS: dict[str, Callable[[Any], str | None]] = {
     "completion": _completion,
     "thinking": _text,
     "answer": _text,
-    "logprobs": _floats("raw logprobs in nats, none above 0", lambda one: -math.inf < one <= 1e-6),
-    "top_entropy": _floats("from 0 on", lambda one: 0 <= one < math.inf),
+    "logprobs": _floats("raw logprobs in nats, none above 0", lambda one: -LARGEST <= one <= 1e-6),
+    "top_entropy": _floats("from 0 on", lambda one: 0 <= one <= LARGEST),
     "top_mass": _floats("from 0 to 1", lambda one: 0 <= one <= 1 + 1e-6),
     "prompt_token_ids": _ids,
     "prompt": _prompt,

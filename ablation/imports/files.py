@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ablation.errors import UsageError
 from ablation.imports.columns import Row, check_even, read_row
+from ablation.problems.plain import parse_line
 
 _KNOWN = "JSON Lines (.jsonl), Parquet (.parquet) and Inspect logs (.eval)"
 
@@ -46,14 +46,8 @@ def _rows(path: Path) -> Iterator[tuple[str, Any]]:
 def _json_lines(path: Path) -> Iterator[tuple[str, Any]]:
     with _opened(path) as file:
         for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            try:
-                yield f"{path}:{number}", json.loads(line)
-            except UnicodeDecodeError as error:
-                raise UsageError(f"{path}:{number}: not UTF-8 (byte {error.start})", hint="Save the file as UTF-8.") from error
-            except (ValueError, RecursionError) as error:
-                raise UsageError(f"{path}:{number}: not JSON: {error}", hint="Each line is one JSON object.") from error
+            if line.strip():
+                yield f"{path}:{number}", parse_line(line, f"{path}:{number}")
 
 
 def _parquet(path: Path) -> Iterator[tuple[str, Any]]:
@@ -62,10 +56,14 @@ def _parquet(path: Path) -> Iterator[tuple[str, Any]]:
 
     try:
         with _opened(path) as file:
-            table = pq.ParquetFile(file, pre_buffer=False).read(use_threads=False)
-    except pa.ArrowException as error:
+            rows = pq.ParquetFile(file, pre_buffer=False).read(use_threads=False).to_pylist()
+    except OSError as error:
+        raise UsageError(
+            f"{path}: could not be read: {error.strerror or error}", hint="Write it again, or use JSON Lines."
+        ) from error
+    except (pa.ArrowException, ValueError, OverflowError) as error:  # the last two: texts and dates that no Python value can be
         raise UsageError(f"{path}: not a Parquet file: {error}", hint="Write it again, or use JSON Lines.") from error
-    for number, values in enumerate(table.to_pylist(), start=1):
+    for number, values in enumerate(rows, start=1):
         yield f"{path}:{number}", values
 
 

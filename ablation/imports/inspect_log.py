@@ -8,6 +8,8 @@ are compared with the plan's. Newer versions compress with zstd, which this Pyth
 from __future__ import annotations
 
 import json
+import lzma
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -17,8 +19,13 @@ from typing import Any
 from ablation.errors import UsageError
 from ablation.imports.columns import SETTINGS
 
+MOST_BYTES = 256 << 20
+"""Of one entry of a log; what unpacks to more is no sample."""
 _ZSTD = 93
 _ATTACHMENT = "attachment://"
+# What zipfile, the decompressors and json raise of a file that is cut, changed, encrypted, or of another kind.
+_BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, RuntimeError)
+_BROKEN += (KeyError, IndexError, ValueError, TypeError, AttributeError, OverflowError, struct.error)
 
 
 def inspect_rows(path: Path) -> Iterator[tuple[str, Any]]:
@@ -30,10 +37,15 @@ def inspect_rows(path: Path) -> Iterator[tuple[str, Any]]:
             samples = [entry for entry in log.infolist() if entry.filename.startswith("samples/")]
             for entry in samples:
                 where = f"{path}:{entry.filename.removeprefix('samples/')}"
-                yield where, settings | _sample(_read(log, entry), where)
+                content = _read(log, entry)
+                try:
+                    row = _sample(content, where)
+                except (KeyError, IndexError, ValueError, TypeError, AttributeError) as error:
+                    raise UsageError(f"{where}: is not a sample of an Inspect log ({type(error).__name__}: {error})") from error
+                yield where, settings | row
     except OSError as error:
         raise UsageError(f"{path}: could not be read: {error.strerror or error}", hint="Check the path.") from error
-    except (zipfile.BadZipFile, zlib.error, KeyError, ValueError, TypeError, AttributeError) as error:
+    except _BROKEN as error:
         raise UsageError(
             f"{path}: is not a finished Inspect log ({type(error).__name__}: {error})",
             hint="`inspect log convert` writes it again.",
@@ -75,10 +87,18 @@ def _sample(sample: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def _read(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Any:
-    if entry.compress_type != _ZSTD:
-        return json.loads(log.read(entry))
+    if entry.compress_type == _ZSTD:
+        return json.loads(_unpacked(log, entry))
+    with log.open(entry) as file:
+        data = file.read(MOST_BYTES + 1)  # the size that the entry names may be another one
+    _check_size(entry, len(data))
+    return json.loads(data)
+
+
+def _unpacked(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     import pyarrow as pa
 
+    _check_size(entry, entry.file_size)
     assert log.fp is not None
     log.fp.seek(entry.header_offset + 26)  # of the local header: the lengths of name and extra field, which stand before the data
     name, extra = (int.from_bytes(log.fp.read(2), "little") for _ in range(2))
@@ -89,4 +109,9 @@ def _read(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Any:
         raise ValueError(f"{entry.filename}: {error}") from None
     if zlib.crc32(data) != entry.CRC:
         raise ValueError(f"{entry.filename}: its checksum is another one")
-    return json.loads(data)
+    return data
+
+
+def _check_size(entry: zipfile.ZipInfo, size: int) -> None:
+    if size > MOST_BYTES:
+        raise ValueError(f"{entry.filename}: unpacks to more than {MOST_BYTES >> 20} MiB")

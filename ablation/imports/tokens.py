@@ -14,6 +14,7 @@ from ablation.plan.resources import ThinkingTokens
 from ablation.problems.render import TokenIds
 
 FILE = "tokenizer.json"
+LARGEST_ID = (1 << 31) - 1
 
 
 @dataclass
@@ -50,16 +51,24 @@ class Tokens:
 
     def _tokenizer(self) -> Any:
         if self._loaded is None:
-            try:
-                from tokenizers import Tokenizer
-            except ImportError:
-                raise UsageError(
-                    "texts without token ids need the package tokenizers", hint="pip install 'ablation[imports]'"
-                ) from None
-            self._loaded = Tokenizer.from_file(str(self.path))
-            self._loaded.no_truncation()
-            self._loaded.no_padding()
+            assert self.path is not None
+            self._loaded = load_tokenizer(self.path)
         return self._loaded
+
+
+def load_tokenizer(path: Path) -> Any:
+    """The tokenizer in the file `path`, which cuts and pads nothing. Raises `UsageError` if it or the package is none."""
+    try:
+        from tokenizers import Tokenizer
+    except ImportError:
+        raise UsageError("texts without token ids need the package tokenizers", hint="pip install 'ablation[imports]'") from None
+    try:
+        found = Tokenizer.from_file(str(path))
+    except Exception as error:  # the package raises no other kind
+        raise UsageError(f"{path}: is not a tokenizer: {error}", hint="Name a folder with tokenizer.json.") from None
+    found.no_truncation()
+    found.no_padding()
+    return found
 
 
 def tokens_from_file(path: Path, tokens: ThinkingTokens) -> Tokens:
@@ -70,19 +79,21 @@ def tokens_from_file(path: Path, tokens: ThinkingTokens) -> Tokens:
     try:
         content = json.loads(path.read_bytes())
         known = {one["content"]: one["id"] for one in content.get("added_tokens") or []}
-        vocabulary = content["model"]["vocab"]
+        vocabulary = content["model"].get("vocab")
     except OSError as error:
         raise UsageError(
             f"{path}: could not be read: {error.strerror or error}", hint="Name a folder with tokenizer.json."
         ) from None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(f"{path}: is not a tokenizer ({type(error).__name__}: {error})") from None
 
     def id_of(text: str, field: str) -> int:
         found = known.get(text, vocabulary.get(text) if isinstance(vocabulary, dict) else None)
         if found is None:
             raise UsageError(f"{path}: has no token `{text}` ({field})", hint="Name the tokenizer that sampled these rollouts.")
-        return int(found)
+        if type(found) is not int or not 0 <= found <= LARGEST_ID:
+            raise UsageError(f"{path}: the id of `{text}` is {found!r}, which is none ({field})")
+        return found
 
     end = tuple(id_of(text, f"model.tokens.end[{place}]") for place, text in enumerate(tokens.end))
     return Tokens(TokenIds(id_of(tokens.open, "model.tokens.open"), id_of(tokens.close, "model.tokens.close"), end), path)
@@ -94,7 +105,7 @@ def tokens_from_words(words: str, tokens: ThinkingTokens) -> Tokens:
         ids = [int(word) for word in words.split(",")]
     except ValueError:
         ids = []
-    if len(ids) != 2 + len(tokens.end) or len(set(ids)) != len(ids) or min(ids, default=-1) < 0:
+    if len(ids) != 2 + len(tokens.end) or len(set(ids)) != len(ids) or not 0 <= min(ids, default=-1) <= max(ids) <= LARGEST_ID:
         names = ", ".join([tokens.open, tokens.close, *tokens.end])
         raise UsageError(f"--ids: found `{words}`; it must be the ids of {names}, with commas between them")
     return Tokens(TokenIds(ids[0], ids[1], tuple(ids[2:])))

@@ -1,12 +1,17 @@
-"""What may be wrong with a value that was read from JSON or Parquet, whatever its field: found before anything works with it."""
+"""Values of JSON Lines and Parquet, whatever their field: read strictly, and looked at before anything works with them."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
+import sys
 from typing import Any
 
+from ablation.errors import UsageError
+
 MAX_DEPTH = 200
+LARGEST = sys.float_info.max
 HALF = "holds half of a character (a lone surrogate)"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -30,4 +35,31 @@ def fault(value: Any, depth: int = 0) -> str | None:
 
 def is_number(value: Any) -> bool:
     """Whether it is a number, no truth value, that fits into a float."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 1.7976931348623157e308
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
+
+
+def parse_line(line: bytes, where: str) -> Any:
+    """The value of one line of JSON. Raises `UsageError` beginning with `where`, also for a key that is there twice."""
+    try:
+        return json.loads(line.decode("utf-8-sig"), object_pairs_hook=_no_duplicates)
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{where}: not UTF-8 (byte {error.start})", hint="Save the file as UTF-8.") from error
+    except _DuplicateKey as error:
+        raise UsageError(f"{where}: {error}: the field is there twice", hint="Keep one of the two.") from error
+    except ValueError as error:
+        raise UsageError(f"{where}: not JSON: {error}", hint="Each line is one JSON object.") from error
+    except RecursionError as error:
+        raise UsageError(f"{where}: nested too deeply", hint="Each line is one JSON object.") from error
+
+
+class _DuplicateKey(ValueError):
+    pass
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    seen: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in seen:
+            raise _DuplicateKey(key)
+        seen[key] = value
+    return seen

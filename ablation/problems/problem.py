@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ablation.errors import UsageError
-from ablation.problems.plain import HALF, fault
+from ablation.problems.plain import HALF, fault, parse_line
 
 GRADERS = ("integer", "exact", "choice", "math", "reasoning_gym", "code")
 """Graders by name; `problems/graders/NAME.py` has the rules of each."""
@@ -87,7 +87,7 @@ def _json_lines(path: Path) -> Iterator[tuple[int, Any]]:
         ) from error
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            yield number, _parse(line, f"{path}:{number}")
+            yield number, parse_line(line, f"{path}:{number}")
 
 
 def _parquet_rows(path: Path) -> Iterator[tuple[int, Any]]:
@@ -109,21 +109,8 @@ def _parquet_rows(path: Path) -> Iterator[tuple[int, Any]]:
         values = {name: value for name, value in row.items() if value is not None}
         for name in _OBJECTS.values():
             if isinstance(values.get(name), str):
-                values[name] = _parse(values[name].encode(), f"{path}:{number}: {name}")
+                values[name] = parse_line(values[name].encode(), f"{path}:{number}: {name}")
         yield number, values
-
-
-def _parse(line: bytes, where: str) -> Any:
-    try:
-        return json.loads(line.decode("utf-8"), object_pairs_hook=_no_duplicates)
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{where}: not UTF-8 (byte {error.start})", hint="Save the file as UTF-8.") from error
-    except _DuplicateKey as error:
-        raise UsageError(f"{where}: {error}: the field is there twice", hint="Keep one of the two.") from error
-    except ValueError as error:
-        raise UsageError(f"{where}: not JSON: {error}", hint="Each line is one JSON object.") from error
-    except RecursionError as error:
-        raise UsageError(f"{where}: nested too deeply", hint="Each line is one JSON object.") from error
 
 
 def _problem(values: Any, where: str) -> Problem:
@@ -179,19 +166,6 @@ def _problem(values: Any, where: str) -> Problem:
 
         read_entry(values["entry"], f"{where}: entry")
     return Problem(*(values[name] for name in _ALWAYS), values.get("gold", ""), tuple(tags), **objects)
-
-
-class _DuplicateKey(ValueError):
-    pass
-
-
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    seen: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in seen:
-            raise _DuplicateKey(key)
-        seen[key] = value
-    return seen
 
 
 def _kind(value: Any) -> str:

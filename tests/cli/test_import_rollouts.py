@@ -116,6 +116,10 @@ def test_wrong_use(tmp_path, monkeypatch):
 def test_one_object_with_json_and_one_line_for_an_error(tmp_path):
     locked = lock_small(tmp_path / "plans")
     rows = given_rows(locked)
+    listed = json.loads(ablation(tmp_path, "import", "--stage", "sweep", "--list", "--json").stdout)
+    assert [(one["problem"], one["effort"], one["index"]) for one in listed["rollouts"]] == [
+        (row["problem"], row["effort"], row["index"]) for row in rows
+    ]
     file = write_rows(tmp_path / "rows.jsonl", rows)
     done = ablation(tmp_path, "import", "--stage", "sweep", "rows.jsonl", "--ids", IDS, "--json")
     content = json.loads(done.stdout)

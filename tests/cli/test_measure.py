@@ -5,6 +5,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ablation.cli.main import app
+from ablation.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
 STAGE = ROOT / "runs" / "records" / "smollm2" / "main" / "C" / "readout"
@@ -51,7 +52,15 @@ def test_a_rollout_of_a_run():
         ((ROOT / "README.md", "--grader", "math"), "--grader and --gold go together"),
         ((ROOT / "README.md", "--grader", "code", "--gold", "1"), "those that need no more than a gold"),
         ((ROOT / "README.md", "--tokenizer", "nowhere"), "there is no nowhere/tokenizer.json"),
+        ((ROOT / "README.md", "--open", ""), "--open, --close: found `` and `</think>`; the tags must be two"),
+        ((ROOT / "README.md", "--open", "|", "--close", "|"), "--open, --close: found `|` and `|`; the tags must be two"),
     ],
 )
 def test_wrong_use(arguments, said):
     assert said in str(call(*arguments).exception)
+
+
+def test_a_file_that_is_no_tokenizer_is_named(tmp_path):
+    (tmp_path / "tokenizer.json").write_text("[]")
+    error = call(ROOT / "README.md", "--tokenizer", tmp_path).exception
+    assert isinstance(error, UsageError) and "tokenizer.json: is not a tokenizer: " in error.message

@@ -93,3 +93,57 @@ def test_a_damaged_log_is_refused(tmp_path):
     path.write_bytes(data)
     with pytest.raises(UsageError, match="damaged.eval: is not a finished Inspect log .ValueError: samples/p0_epoch_1.json: "):
         list(inspect_rows(path))
+
+
+@pytest.mark.parametrize(
+    "content", [[], {"id": "p0"}, {"output": {"choices": [{"stop_reason": "stop", "message": {"content": 5}}]}}]
+)
+def test_a_sample_of_another_shape_is_named(tmp_path, content):
+    def change(sample):
+        kept = dict(sample) if isinstance(content, dict) and "output" in content else {}
+        sample.clear()
+        sample.update(kept | content if isinstance(content, dict) else {})
+
+    with pytest.raises(UsageError, match="changed.eval:p0_epoch_1.json: is not a sample of an Inspect log"):
+        list(inspect_rows(changed_log(tmp_path, change)))
+
+
+def patched(data: bytes, place: int, value: int) -> bytes:
+    """`data` with the 16 bits at `place` of every entry's record in the central directory set to `value`, in local headers, too."""
+    data = bytearray(data)
+    for mark, shift in ((b"PK\1\2", 0), (b"PK\3\4", -2)):
+        at = data.find(mark)
+        while at >= 0:
+            data[at + place + shift : at + place + shift + 2] = value.to_bytes(2, "little")
+            at = data.find(mark, at + 4)
+    return bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [(8, 1, "encrypted"), (8, 1 << 5, "patched"), (6, 99, "version"), (10, 9, "not supported"), (10, 99, "not supported")],
+)
+def test_what_zipfile_cannot_read_is_refused(tmp_path, place, value, said):
+    path = changed_log(tmp_path, lambda sample: None)
+    path.write_bytes(patched(path.read_bytes(), place, value))
+    with pytest.raises(UsageError, match=f"changed.eval: is not a finished Inspect log .*{said}"):
+        list(inspect_rows(path))
+
+
+def test_what_unpacks_to_more_than_a_sample_can_be_is_refused_before_it_fills_the_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr("ablation.imports.inspect_log.MOST_BYTES", 1 << 20)
+    path = tmp_path / "bomb.eval"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:
+        out.writestr("header.json", json.dumps({"eval": {}}))
+        out.writestr("samples/p0_epoch_1.json", b" " * (1 << 24))
+    data = path.read_bytes()
+    at = data.index(b"PK\1\2", data.index(b"PK\1\2") + 4)
+    lying = data[: at + 24] + (5).to_bytes(4, "little") + data[at + 28 :]  # the size that it names, of its own choice
+    for content, said in ((data, "unpacks to more than 1 MiB"), (lying, "")):
+        path.write_bytes(content)
+        with pytest.raises(UsageError, match=f"bomb.eval: is not a finished Inspect log .*{said}"):
+            list(inspect_rows(path))
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:
+        out.writestr("header.json", "[" * 100_000)
+    with pytest.raises(UsageError, match="bomb.eval: is not a finished Inspect log"):
+        list(inspect_rows(path))

@@ -67,6 +67,15 @@ def row_without(*names):
         (row_without("thinking"), "thinking: is missing, and there is no tokenizer to decode the ids with"),
         (row_with(prompt_token_ids=[7, 2]), "closes a thinking .`</think>`. that neither it nor its prompt opened"),
         (row_with(answer="\ud800"), "answer: found .*; it holds half of a character"),
+        (row_with(logprobs=[-(10**400)] * 15), "logprobs: found .* none above 0"),
+        (row_with(top_entropy=[10**400] * 15), "top_entropy: found .* from 0 on"),
+        (row_with(temperature=10**400), "temperature: found 1000.*; it must be a number"),
+        (row_with(prompt=[1]), r"prompt: found \[1\]; each message must be an object"),
+        (row_with(prompt=[{"role": "user", "content": 5}]), "prompt: found .*; each message must be an object whose `content` is"),
+        (row_with(prompt=[{"role": "user", "content": [{"text": 5}]}]), "prompt: found .*; each message must be an object"),
+        (row_with(prompt=[{"role": "user", "content": "\ud800"}]), "prompt: found .*; a message holds half of a character"),
+        (row_with(prompt=[{"role": "user", "score": float("nan")}]), "prompt: found .*; a message holds nan, a number that"),
+        (row_with(completion=[{"role": "assistant", "content": 5}]), "completion: found .*; each message must be an object"),
     ],
 )  # fmt: skip
 def test_the_first_wrong_row_is_named(locked, change, message):
@@ -95,6 +104,9 @@ def test_files_that_cannot_be_read_are_named(locked, tmp_path):
         ("b.jsonl", b'\n\n["p0"]\n', r"b.jsonl:3: is not an object"),
         ("c.jsonl", b"", "c.jsonl: there is no rollout in this file"),
         ("d.jsonl", b'{"problem": "\xff"}\n', r"d.jsonl:1: not UTF-8"),
+        ("dd.jsonl", '{"problem": "p0"}\n'.encode("utf-16"), r"dd.jsonl:1: not UTF-8"),
+        ("ddd.jsonl", b'{"problem": "p0", "problem": "p1"}\n', r"ddd.jsonl:1: problem: the field is there twice"),
+        ("deep.jsonl", b"[" * 100_000, r"deep.jsonl:1: nested too deeply"),
         ("e.parquet", b"PAR1", "e.parquet: not a Parquet file"),
         ("f.csv", b"problem\n", "the ending `.csv` is not known"),
         ("g.eval", b"zip", "g.eval: is not a finished Inspect log"),
@@ -103,6 +115,27 @@ def test_files_that_cannot_be_read_are_named(locked, tmp_path):
         request = make_request(locked, "sweep", None, None, None, files=[tmp_path / name], ids=IDS)
         with pytest.raises(UsageError, match=message):
             import_stage(locked, tmp_path / "runs" / "small", request)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[]", "is not a tokenizer"),
+        ("[" * 100_000, "is not a tokenizer"),
+        ('{"model": null}', "is not a tokenizer"),
+        ('{"model": {"vocab": {"<think>": "x", "</think>": 2, "<|end|>": 3}}}', "the id of `<think>` is 'x', which is none"),
+        ('{"model": {"vocab": {"<think>": 1e400, "</think>": 2, "<|end|>": 3}}}', "the id of `<think>` is inf, which is none"),
+        ('{"model": {"vocab": {"<think>": 1, "</think>": -2, "<|end|>": 3}}}', "the id of `</think>` is -2, which is none"),
+        ('{"model": {"vocab": {"<think>": 1, "</think>": 2, "<|end|>": 3}}}', "tokenizer.json: is not a tokenizer: "),
+    ],
+)
+def test_a_file_that_is_no_tokenizer_is_named(locked, tmp_path, content, message):
+    (tmp_path / "tokenizer.json").write_text(content)
+    rows = [row_without("token_ids", "logprobs", "top_entropy", "top_mass")(row) for row in given_rows(locked)]
+    with pytest.raises(UsageError, match=message):
+        bring(locked, rows, tokenizer=tmp_path, ids=None)
+    with pytest.raises(UsageError, match="must be the ids of"):
+        bring(locked, given_rows(locked), ids=f"1,2,{1 << 31}")
 
 
 def test_columns_that_are_not_used_are_told(locked):
