@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from ablation.ledger.ledger import Mark
+    from ablation.ledger.ledger import Ledger, Mark
 
 app = typer.Typer(no_args_is_help=True, help="What was ever done with a problem.")
 PLACE = typer.Option(Path("runs/ledger.jsonl"), "--ledger", help="The ledger's file.")
@@ -27,6 +27,7 @@ def show(
     from ablation.ledger.ledger import read_ledger
 
     found = read_ledger(ledger)
+    _tell_torn(found)
     marks = [mark for mark in found.marks if problem is None or any(used.id == problem for used in mark.problems)]
     if problem is not None and not marks and not as_json:
         raise UsageError(
@@ -58,6 +59,7 @@ def check(
     from ablation.rollouts.marked import unmarked_stages
 
     found = read_ledger(ledger)
+    _tell_torn(found)
     if files:
         conflicts = [one for path in files for one in found.conflicts(load_problems(path).values())]
         if as_json:
@@ -108,6 +110,15 @@ def import_marks(
     for path, mark in zip(files, marks, strict=True):
         typer.echo(
             f"{path}: " + ("was marked so before" if mark is None else f"{len(mark.problems)} problems in mark {mark.number}")
+        )
+
+
+def _tell_torn(ledger: Ledger) -> None:
+    if ledger.chain.torn:
+        typer.echo(
+            f"{ledger.path}: after mark {len(ledger.marks)} there are {len(ledger.chain.torn)} bytes that are no whole line: "
+            "a writer was killed there, or the file was changed; they are no mark",
+            err=True,
         )
 
 

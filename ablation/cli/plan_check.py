@@ -52,8 +52,26 @@ def checked_plan(file: Path) -> LoadedPlan:
     if not faults:  # with every file readable
         at = ("verdict", "never_used", "problems")
         faults += [(at, f"not never used: {line}") for line in never_used_problems(plan, file)]
+        faults += [(at, f"whether they were ever used cannot be known: {line}") for line in ledger_gaps(plan, file)]
     loaded.refuse(faults)
     return loaded
+
+
+def ledger_gaps(plan: Plan, plan_path: Path) -> list[str]:
+    """For a plan with never-used problems: stages of runs beside the ledger that it has no mark of: it was cut or lost.
+
+    Raises `IntegrityError` for a ledger or a journal that was edited.
+    """
+    from ablation.ledger.ledger import ledger_path, read_ledger
+    from ablation.rollouts.marked import unmarked_stages
+
+    section = plan.verdict.never_used
+    if section is None or section.problems is None:
+        return []
+    path = ledger_path(plan_path)
+    lines = unmarked_stages(read_ledger(path), path.parent)
+    more = [f"and {len(lines) - 3} further stages"] if len(lines) > 3 else []
+    return lines[:3] + more
 
 
 def effort_faults(plan: Plan, plan_path: Path) -> list[Found]:

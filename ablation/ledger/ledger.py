@@ -18,6 +18,7 @@ from ablation.chain import Chain, append_line, chained_line, cut_torn_tail, read
 from ablation.errors import IntegrityError, UsageError
 from ablation.files import disk_errors, json_bytes, sha256_bytes, sync_folder
 from ablation.problems.digest import fingerprint
+from ablation.problems.plain import fault
 from ablation.problems.problem import Problem
 
 USES = {
@@ -111,10 +112,10 @@ class Ledger:
                     break
         return found
 
-    def has(self, plan: str, stage: str, use: str, problems: Sequence[Problem]) -> bool:
+    def has(self, plan: str, study: str, stage: str, use: str, problems: Sequence[Problem]) -> bool:
         """Whether exactly this was marked before."""
-        wanted = _set_digest(_used(problems))
-        return any((one.plan, one.stage, one.use, one.set) == (plan, stage, use, wanted) for one in self.marks)
+        wanted = (plan, study, stage, use, _set_digest(_used(problems)))
+        return any((one.plan, one.study, one.stage, one.use, one.set) == wanted for one in self.marks)
 
 
 def ledger_path(plan_path: Path) -> Path:
@@ -144,6 +145,9 @@ def write_mark(
         raise UsageError(f"`{use}` is no use of a problem; there are: {', '.join(USES)}")
     if not problems:
         raise UsageError("a mark needs at least one problem")
+    for name, text in (("study", study), ("stage", stage), ("reason", reason)):
+        if text is not None and (not text.strip() or fault(text)):
+            raise UsageError(f"{name}: found {text!r}; it must be a text that says something, in UTF-8")
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = open(path, "a+b", buffering=0)  # noqa: SIM115 - closed below
@@ -151,7 +155,7 @@ def write_mark(
         fcntl.flock(handle, fcntl.LOCK_EX)  # several runs of a project may mark at once
         cut_torn_tail(path)
         ledger = read_ledger(path)
-        if ledger.has(plan, stage, use, problems):
+        if ledger.has(plan, study, stage, use, problems):
             return None
         used = _used(problems)
         digest = _set_digest(used)

@@ -40,6 +40,29 @@ def test_mark_look_up_and_check(project):
     assert json.loads(call("show", "--problem", "old-1", "--json")[1])["marks"][0]["problems"] == ["old-0", "old-1"]
 
 
+def test_what_is_said_of_one_study_is_not_said_of_another(project):
+    call(*MARK)
+    other = ("import", "old.jsonl", "--use", "evaluated", "--study", "another", "--reason", "ran it in June")
+    assert call(*other)[1] == "old.jsonl: 2 problems in mark 2\n"
+    assert call(*other)[1] == "old.jsonl: was marked so before\n"
+
+
+def test_a_last_line_that_is_not_whole_is_told(project):
+    call(*MARK)
+    path = project / "runs" / "ledger.jsonl"
+    path.write_bytes(path.read_bytes()[:-1])
+    for command in (("show",), ("check",), ("check", "new.jsonl")):
+        code, text, _ = call(*command)
+        assert code == 0 and "runs/ledger.jsonl: after mark 0 there are " in text
+
+
+@pytest.mark.parametrize("text", ["", "  ", "\udcff"])
+def test_a_study_or_reason_that_says_nothing_is_refused(project, text):
+    assert "study: found " in call(*MARK[:5], text, *MARK[6:])[2].message
+    assert "reason: found " in call(*MARK[:7], text)[2].message
+    assert not (project / "runs").exists()
+
+
 def test_an_unknown_id_use_or_file(project):
     assert "no mark has a problem `x`" in call("show", "--problem", "x")[2].message
     assert "no use of a problem" in call(*MARK[:3], "seen", *MARK[4:])[2].message

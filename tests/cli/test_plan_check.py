@@ -6,7 +6,10 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from ablation.chain import GENESIS, chained_line
 from ablation.cli.plan import app
+from ablation.ledger.ledger import write_mark
+from ablation.problems.problem import Problem
 from tests.plan.conftest import PROBLEMS, TEXT, write_plan
 
 INTEGERS = PROBLEMS.splitlines()
@@ -83,3 +86,35 @@ def test_a_trained_problem_under_another_id_is_found_in_a_never_used_set(tmp_pat
 """
     said = lock(tmp_path, TEXT + never.strip("\n") + "\n")
     assert "verdict.never_used.problems: 19 of these problems are trained on: new-0, new-1, new-10, new-11, new-12" in said
+
+
+def test_a_ledger_that_lacks_a_stage_of_a_run_beside_it_proves_no_problem_new(tmp_path):
+    fresh = json.dumps({"id": "new", "source": "s", "prompt": "Name a cat.", "grader": "exact", "gold": "Tom"}) + "\n"
+    (tmp_path / "new.jsonl").write_text(fresh)
+    never = f"""
+  never_used:
+    rollouts: 4
+    problems: {{at: new.jsonl, sha256: {hashlib.sha256(fresh.encode()).hexdigest()}}}
+    rules: [{{name: more_right, measure: correct, compare: change, op: ">=", limit: -1}}]
+"""
+    journal = tmp_path / "runs" / "other" / "journal.jsonl"
+    journal.parent.mkdir(parents=True)
+    event = {
+        "seq": 0,
+        "time": "2026-01-01T00:00:00+00:00",
+        "event": "stage_sampled",
+        "plan": "d" * 64,
+        "stage": "main/start/sweep",
+    }
+    journal.write_bytes(chained_line(event, GENESIS) + b"\n")
+    said = lock(tmp_path, TEXT + never.strip("\n") + "\n")
+    assert "verdict.never_used.problems: whether they were ever used cannot be known: " in said
+    assert (
+        "other/journal.jsonl: main/start/sweep was sampled at 2026-01-01T00:00:00+00:00, and the ledger has no mark of it" in said
+    )
+    write_mark(
+        tmp_path / "runs" / "ledger.jsonl",
+        plan="d" * 64, study="other", stage="main/start/sweep", use="sampled",
+        problems=[Problem("x", "s", "Name a dog.", "exact", "Rex")],
+    )  # fmt: skip
+    assert "whether they were ever used" not in lock(tmp_path, TEXT + never.strip("\n") + "\n")
