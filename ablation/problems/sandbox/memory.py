@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-_PAGE = os.sysconf("SC_PAGE_SIZE")
+_OWN = (b"RssAnon:", b"RssShmem:")
+"""Lines of `/proc/PID/status`: private memory, and memory that processes share or that is a file in memory, in kB."""
 
 
 def processes_of(namespace: int) -> list[int]:
@@ -31,9 +32,8 @@ def resident_bytes(namespace: int) -> int:
     total = 0
     for pid in processes_of(namespace):
         try:
-            with open(f"/proc/{pid}/statm", "rb") as file:
-                _, resident, shared, *_ = map(int, file.read().split())
+            with open(f"/proc/{pid}/status", "rb") as file:
+                total += sum(int(line.split()[1]) for line in file if line.startswith(_OWN))
         except (OSError, ValueError):
             continue
-        total += max(0, resident - shared) * _PAGE
-    return total
+    return total << 10

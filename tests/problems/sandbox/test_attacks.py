@@ -196,6 +196,12 @@ ATTACKS = {
         "            time.sleep(60)\n    time.sleep(60)",
         {"memory_limit"},
     ),
+    "memory that processes share": (
+        "import mmap, os, time\ndef f(x):\n    for _ in range(8):\n        if os.fork() == 0:\n"
+        "            block = mmap.mmap(-1, 100 << 20)\n            for at in range(0, len(block), 4096): block[at] = 1\n"
+        "            time.sleep(60)\n    time.sleep(60)",
+        {"memory_limit"},
+    ),
     "file in memory": (LIBC + "import os\ndef f(x):\n    return os.memfd_create('x')", {"runtime_error"}),
     "System V memory": (LIBC + "def f(x):\n    return libc.shmget(0, 2**30, 0o1600)", {"wrong_answer"}),
     "large integer": ("def f(x): return 10 ** 10 ** 9", {"timeout", "memory_limit"}),
