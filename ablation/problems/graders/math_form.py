@@ -19,7 +19,8 @@ Applied in this order.
 6. Numbers: integers, decimals, `a/b`, `\frac{a}{b}`, mixed numbers `2\frac{1}{2}`, `a \times 10^{n}` and repeating decimals
    `0.\overline{3}` are exact rationals, and two of them are compared as such: 0.333 is not 1/3.
 
-What holds words (`\text{see figure}`) or, after step 1, a character that is not ASCII (`½`) is no mathematics and cannot be read.
+What holds words (`\text{see figure}`) or, after step 1, a character that is not ASCII (`½`) is no mathematics and cannot be read,
+and so are two numbers with a blank between them that are neither thousands nor a mixed number (`2 3` is not 6).
 """
 
 from __future__ import annotations
@@ -66,6 +67,8 @@ _WORDS = re.compile(r"(?<![A-Za-z\\])(?:[A-Za-z]{5,}|[A-Za-z]{2,} +[A-Za-z]{2,})
 _IS_WORDLESS = re.compile(r"\\(?:operatorname|begin|end|mathbb|mathcal)\s*\{[^{}]*\}|\\[A-Za-z]+")
 
 _D = r"(?:\d+(?:\.\d*)?|\.\d+)"
+# Not after a command, an index or an exponent (`\frac 1 2`, `\log_2 8`), and not a mixed number.
+_SIDE_BY_SIDE = re.compile(rf"(?:^|[(\[{{,=+\-*/<>])\s*{_D} +{_D}(?![\d.]|\s*/)")
 _NUMBER = re.compile(
     rf"""(?P<sign>[+-]?)\s*(?:
         (?P<whole>\d+)\s*\\frac\s*\{{\s*(?P<m1>\d+)\s*\}}\s*\{{\s*(?P<m2>\d+)\s*\}}
@@ -247,7 +250,10 @@ def _value(text: str) -> Value:
         raise Unreadable("holds a character that is not mathematics")
     if _COMMAND_TEXT.search(text) or _WORDS.search(_IS_WORDLESS.sub("", text)):
         raise Unreadable("holds words")
-    return Value(text, whole, name, percent, unit and unit_name(unit), read_number(text))
+    exact = read_number(text)
+    if exact is None and _SIDE_BY_SIDE.search(text):
+        raise Unreadable("has two numbers side by side")
+    return Value(text, whole, name, percent, unit and unit_name(unit), exact)
 
 
 def read_number(text: str) -> Fraction | None:

@@ -90,7 +90,8 @@ def test_a_gold_that_cannot_be_read_is_refused_and_never_a_wrong_answer(gold):  
 
 
 @pytest.mark.parametrize(
-    "answer", ["__import__('os').getpid()", r"\text{six}", "½", r"\frac{6}{0}", r"\foo", "6 or so I think", "!", r"\\"]
+    "answer",
+    ["__import__('os').getpid()", r"\text{six}", "½", r"\frac{6}{0}", r"\foo", "6 or so I think", "!", r"\\", "2 3", "1 2 3"],
 )
 def test_an_answer_that_is_no_mathematics_is_wrong(answer):  # B03: no text is evaluated
     assert boxed("6", answer) == [Grade("incorrect", answer, "unreadable_answer")]

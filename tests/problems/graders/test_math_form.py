@@ -88,6 +88,11 @@ def test_what_stands_around_a_value(text, name, percent, unit, number):
         "1,,2",
         "(((((((1,2),3),4),5),6),7),8)",
         "1" * (LONGEST + 1),
+        "2 3",
+        "x = 1 2 3",
+        "0.5 0.5",
+        r"\frac{12 50}{7}",
+        r"-2\,3",
     ],
 )
 def test_what_is_no_mathematics(text):
