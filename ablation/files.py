@@ -106,8 +106,11 @@ def _finite_number(text: str) -> float:
     return value if math.isfinite(value) else _refused_number(text)
 
 
-def write_folder(path: Path, fill: Callable[[Path], None]) -> None:
-    """Let `fill` build a folder, mark it with the size and digest of every file, and rename it to `path`."""
+def write_folder(path: Path, fill: Callable[[Path], None], *, tell: Callable[[str], None] | None = None) -> None:
+    """Let `fill` build a folder, mark it with the size and digest of every file, and rename it to `path`.
+
+    `tell` is given the SHA-256 of the marker, when all is on disk and before the folder appears at `path`.
+    """
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX, dir=path.parent))
@@ -124,6 +127,8 @@ def write_folder(path: Path, fill: Callable[[Path], None]) -> None:
                     os.fsync(written.fileno())
             sync_folder(temporary)
             temporary.chmod(0o755)
+            if tell is not None:
+                tell(sha256_file(temporary / MARKER))
             if path.exists():  # unmarked, or it would not be written again
                 shutil.rmtree(path)
             os.replace(temporary, path)

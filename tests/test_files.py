@@ -49,6 +49,17 @@ def test_a_folder_is_complete_only_with_its_marker_and_its_bytes(tmp_path):
     assert not files.folder_is_complete(tmp_path / "none")
 
 
+def test_a_folders_digest_is_told_before_the_folder_is_there(tmp_path):
+    folder, told = tmp_path / "checkpoint", []
+
+    def tell(digest):
+        assert not folder.exists()
+        told.append(digest)
+
+    files.write_folder(folder, lambda target: (target / "weights.bin").write_bytes(b"1"), tell=tell)
+    assert told == [files.sha256_file(folder / "complete.json")]
+
+
 def test_leftovers_of_a_killed_writer_are_removed(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / ".partial-x.parquet").write_bytes(b"half")

@@ -2,8 +2,8 @@
 
 The journal binds the rollouts: `stage_sampled` holds the digest of the stage's `stage.json`, which holds those of its parts;
 `update_trained`, `arm_stopped`, `check_judged` and `extension_stopped` hold those of `audit.json`, `stopped.json`,
-`check.json` and `extension-stopped.json`, `stage_graded` that of `grades.json`. Rollouts that were sampled elsewhere have
-`stage_imported` in place of `stage_sampled`.
+`check.json` and `extension-stopped.json`, `stage_graded` that of `grades.json`, `checkpoint_saved` that of a checkpoint's
+marker. Rollouts that were sampled elsewhere have `stage_imported` in place of `stage_sampled`.
 It is written before the stage is marked as complete, so a kill can leave an event without its stage, but never a
 stage without its event: a stage, checkpoint or stop that the journal does not tell of means that the journal was cut.
 """
@@ -104,8 +104,8 @@ class _Disk:
 
     stages: dict[str, str]
     """Complete stage -> SHA-256 of its `stage.json`."""
-    trained: list[tuple[str, str]]
-    """(arm, `update-K`) with a checkpoint."""
+    trained: dict[tuple[str, str], str]
+    """(arm, `update-K`) with a checkpoint -> SHA-256 of its marker, which has the digests of all its files."""
     audits: dict[tuple[str, str], str]
     """(arm, `update-K`) -> SHA-256 of its `audit.json`."""
     stops: dict[str, str]
@@ -124,14 +124,14 @@ def _on_disk(run: RunFolder) -> _Disk:
         return {name(path): sha256_file(path) for pattern in patterns for path in sorted(run.root.glob(pattern))}
 
     stages = {name(path.parent): sha256_file(path) for path in sorted(run.root.glob("*/*/*/stage.json"))}
-    updates = [marker.parent.parent for marker in sorted(run.root.glob(f"*/*/update-*/checkpoint/{MARKER}"))]
+    updates = {marker.parent.parent: marker for marker in sorted(run.root.glob(f"*/*/update-*/checkpoint/{MARKER}"))}
     audits = {
         (name(path.parent.parent), path.parent.name): sha256_file(path)
         for path in sorted(run.root.glob("*/*/update-*/audit.json"))
     }
     return _Disk(
         stages,
-        trained=[(name(update.parent), update.name) for update in updates],
+        trained={(name(update.parent), update.name): sha256_file(marker) for update, marker in updates.items()},
         audits=audits,
         stops=digests("*/*/stopped.json", "*/*/extension-stopped.json"),
         checks=digests("*/*/check-*/check.json"),
@@ -162,6 +162,14 @@ def _untold(disk: _Disk, events: list[dict[str, Any]]) -> list[str]:
         f"does not tell of the training of {arm}/{update}, which has a checkpoint"
         for arm, update in disk.trained
         if (arm, update) not in trained
+    ]
+    saved: dict[tuple[str, str], set[str]] = {}  # more than one where a runner was killed before the folder was there
+    for event in of("checkpoint_saved"):
+        saved.setdefault((str(event.get("arm")), f"update-{event.get('update')}"), set()).add(str(event.get("checkpoint_sha256")))
+    lines += [
+        f"tells of another {'/'.join(update)}/checkpoint than the one that is there"
+        for update, digest in disk.trained.items()
+        if update in saved and digest not in saved[update]
     ]
     # An event of an earlier version of this program names no digest, and its audit may still wait for the event.
     lines += [

@@ -176,7 +176,7 @@ class Study:
             s0=s0,
             journal=self.journal,
         )
-        save_checkpoint(self.policy, self.run, family, arm, k)
+        save_checkpoint(self.policy, self.run, self.journal, family, arm, k)
         self._held = (family, arm, k)
         outcome = audit["step"]["outcome"]
         if outcome != STEPPED:

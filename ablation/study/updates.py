@@ -110,9 +110,14 @@ def train_on_stage(
     return audit
 
 
-def save_checkpoint(policy: Policy, run: RunFolder, family: str, arm: str, update: int) -> None:
-    """Adapter and optimizer after `update`, complete or not at all."""
-    write_folder(run.checkpoint(family, arm, update), policy.save)
+def save_checkpoint(policy: Policy, run: RunFolder, journal: Journal, family: str, arm: str, update: int) -> None:
+    """Adapter and optimizer after `update`, complete or not at all; the journal has the digest of the folder's marker."""
+    told = {"arm": f"{family}/{arm}", "update": update}
+    write_folder(
+        run.checkpoint(family, arm, update),
+        policy.save,
+        tell=lambda digest: journal.append("checkpoint_saved", **told, checkpoint_sha256=digest),
+    )
 
 
 def update_is_done(run: RunFolder, family: str, arm: str, update: int) -> bool:

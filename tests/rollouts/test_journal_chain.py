@@ -5,7 +5,7 @@ import pytest
 
 from ablation.chain import Head
 from ablation.errors import IntegrityError
-from ablation.files import sha256_file, write_folder, write_json
+from ablation.files import folder_is_complete, sha256_file, write_folder, write_json
 from ablation.rollouts.journal_chain import check_journal, read_journal
 from tests.verdict.study import lock_small, start_run, tell, write_stage, write_stop
 
@@ -142,3 +142,17 @@ def test_an_audit_or_a_stop_that_was_edited_is_not_that_of_the_journal(study, na
     check_journal(run.root, locked.digest)
     write_json(file, {"rule": "logprob_fell", "share": 0.1})
     assert f"tells of another {path}/{name}.json than the one that is there" in refused(run, locked)
+
+
+def test_a_checkpoint_that_was_swapped_with_its_marker_is_not_that_of_the_journal(study):
+    run, locked = study
+    checkpoint = run.checkpoint("main", "C", 2)
+    check_journal(run.root, locked.digest)  # an event of an earlier version names no digest
+    tell(run, locked, "checkpoint_saved", arm="main/C", update=2, checkpoint_sha256="0" * 64)  # killed before it was there
+    tell(run, locked, "checkpoint_saved", arm="main/C", update=2, checkpoint_sha256=sha256_file(checkpoint / "complete.json"))
+    check_journal(run.root, locked.digest)
+    write_folder(run.checkpoint("main", "N", 2), lambda folder: (folder / "adapter").write_bytes(b"b"))
+    shutil.rmtree(checkpoint)
+    run.checkpoint("main", "N", 2).rename(checkpoint)
+    assert folder_is_complete(checkpoint)
+    assert "tells of another main/C/update-2/checkpoint than the one that is there" in refused(run, locked)

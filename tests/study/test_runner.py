@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from safetensors.numpy import load_file
 
+from ablation.files import sha256_file
 from ablation.plan.lock import lock_plan
 from ablation.rollouts.journal_chain import read_journal
 
@@ -83,6 +84,10 @@ def test_the_journal_is_whole_and_names_the_plan(finished):
     assert {event["plan"] for event in events} == {digest}
     kinds = [event["event"] for event in events]
     assert kinds[0] == "runner_started" and kinds.count("arm_finished") >= 3
+    saved = {(one["arm"], one["update"]): one["checkpoint_sha256"] for one in events if one["event"] == "checkpoint_saved"}
+    run = finished / "runs" / "mini"
+    assert saved["main/C", 2] == sha256_file(run / "main" / "C" / "update-2" / "checkpoint" / "complete.json")
+    assert len(saved) == kinds.count("update_trained")
     loaded = next(event for event in events if event["event"] == "model_loaded")
     assert loaded["environment"]["packages"]["torch"]
 
