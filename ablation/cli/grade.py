@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from ablation.cli.say import say
+
 if TYPE_CHECKING:
     from ablation.study.grading import StageGrades
 
@@ -68,7 +70,7 @@ def grade(
         typer.echo(json.dumps({"run": str(root), "stages": stages, "exit_code": int(code)}, ensure_ascii=False))
     elif code:
         failed = sum(len(one.errors) for one in done)
-        typer.echo(f"the grader failed on {failed} rollouts: no score; the same command grades them again", err=True)
+        say(f"the grader failed on {failed} rollouts: no score; the same command grades them again", err=True)
     raise typer.Exit(int(code))
 
 
@@ -79,9 +81,9 @@ def _wanted(parts: tuple[str, ...], arms: list[str], stage: str | None) -> bool:
 
 def _tell(found: StageGrades) -> None:
     counts = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in sorted(found.counts.items()))
-    typer.echo(f"{found.stage}: {found.done}: {len(found.grades)} rollouts: {counts}")
+    say(f"{found.stage}: {found.done}: {len(found.grades)} rollouts: {counts}")
     for line in found.changed:
-        typer.echo(f"    {line}")
+        say(f"    {line}")
     if found.errors:
         shown = ", ".join(found.errors[:5]) + (f" and {len(found.errors) - 5} more" if len(found.errors) > 5 else "")
-        typer.echo(f"    the grader failed on {shown}")
+        say(f"    the grader failed on {shown}")

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import typer
 
+from ablation.cli.say import say
+
 
 def import_rollouts(
     files: list[Path] = typer.Argument(
@@ -64,11 +66,11 @@ def import_rollouts(
         content |= {"unused": done.unused, "notes": done.notes, "grading": problems}
         typer.echo(json.dumps(content, ensure_ascii=False))
         return
-    typer.echo(f"imported {done.rollouts} rollouts, {done.tokens} tokens: {done.folder}")
+    say(f"imported {done.rollouts} rollouts, {done.tokens} tokens: {done.folder}")
     for line in done.notes:
-        typer.echo(f"  {line}")
+        say(f"  {line}")
     if done.unused:
-        typer.echo(f"  columns that were not used: {', '.join(done.unused)}")
+        say(f"  columns that were not used: {', '.join(done.unused)}")
     for line in problems:
-        typer.echo(f"  {line}")
-    typer.echo(f"next: {following}", err=True)
+        say(f"  {line}")
+    say(f"next: {following}", err=True)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ablation.cli.say import say
+
 if TYPE_CHECKING:
     from ablation.ledger.ledger import Ledger, Mark
 
@@ -39,8 +41,8 @@ def show(
     for mark in marks:
         why = f": {mark.reason}" if mark.reason else ""
         where = f"{mark.study} {mark.stage}"
-        typer.echo(f"{mark.number:>4}  {mark.time}  {mark.use:<9}  {len(mark.problems):>5} problems  {where}{why}")
-    typer.echo(f"{len(marks)} marks in {ledger}" if ledger.exists() else f"{ledger}: there is no ledger yet", err=True)
+        say(f"{mark.number:>4}  {mark.time}  {mark.use:<9}  {len(mark.problems):>5} problems  {where}{why}")
+    say(f"{len(marks)} marks in {ledger}" if ledger.exists() else f"{ledger}: there is no ledger yet", err=True)
 
 
 @app.command()
@@ -73,7 +75,7 @@ def check(
                 "\n".join(one.in_words() for one in conflicts),
                 hint=f"{len(conflicts)} problems are not new; the others have no mark.",
             )
-        typer.echo(f"none of these problems has a mark, or is alike to one that has ({len(found.marks)} marks)")
+        say(f"none of these problems has a mark, or is alike to one that has ({len(found.marks)} marks)")
         return
     lines = unmarked_stages(found, ledger.parent)
     if as_json:
@@ -83,7 +85,7 @@ def check(
         raise IntegrityError(
             "\n".join(lines), hint="Put the ledger back from a copy, or add what it lacks: `ablation ledger import PROBLEMS ...`."
         )
-    typer.echo(f"{len(found.marks)} marks; the chain holds and no run beside it lacks one; head {found.chain.head}")
+    say(f"{len(found.marks)} marks; the chain holds and no run beside it lacks one; head {found.chain.head}")
 
 
 @app.command("import")
@@ -108,14 +110,12 @@ def import_marks(
         typer.echo(json.dumps({"ledger": str(ledger), "marks": [None if one is None else _as_json(one) for one in marks]}))
         return
     for path, mark in zip(files, marks, strict=True):
-        typer.echo(
-            f"{path}: " + ("was marked so before" if mark is None else f"{len(mark.problems)} problems in mark {mark.number}")
-        )
+        say(f"{path}: " + ("was marked so before" if mark is None else f"{len(mark.problems)} problems in mark {mark.number}"))
 
 
 def _tell_torn(ledger: Ledger) -> None:
     if ledger.chain.torn:
-        typer.echo(
+        say(
             f"{ledger.path}: after mark {len(ledger.marks)} there are {len(ledger.chain.torn)} bytes that are no whole line: "
             "a writer was killed there, or the file was changed; they are no mark",
             err=True,

@@ -29,6 +29,7 @@ from ablation.cli import (
 )
 from ablation.cli.json_errors import print_json_error
 from ablation.errors import AblationError, ExitCode, UsageError
+from ablation.report.safe import clean
 
 
 class _Passed(Exception):
@@ -148,6 +149,6 @@ def _drop_output() -> None:
 def fail(error: AblationError) -> NoReturn:
     """Say what is wrong and what to do; with `--json` the same as one object on stdout."""
     for line in error.lines():
-        print(line, file=sys.stderr)
+        print(clean(line), file=sys.stderr)
     print_json_error(error.message, error.hint, int(error.exit_code))
     raise SystemExit(int(error.exit_code))

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from ablation.cli.say import say
+
 app = typer.Typer(no_args_is_help=True, help="Problem files: check them, make them.")
 make = typer.Typer(no_args_is_help=True, help="Write a problem set as JSON Lines.")
 app.add_typer(make, name="make")
@@ -56,12 +58,12 @@ def check(
 def _print(found: Any) -> None:
     width = max(len(source) for source, _ in found.counts)
     for (source, grader), count in sorted(found.counts.items()):
-        typer.echo(f"{source:<{width}}  {grader:<13} {count:>6}")
+        say(f"{source:<{width}}  {grader:<13} {count:>6}")
     for lines in (found.failed, found.repeated):
         for line in lines[:_SHOWN]:
-            typer.echo(line, err=True)
+            say(line, err=True)
         if len(lines) > _SHOWN:
-            typer.echo(f"... and {len(lines) - _SHOWN} more", err=True)
+            say(f"... and {len(lines) - _SHOWN} more", err=True)
     total, bad = sum(found.problems.values()), len(found.failed)
     checked = total - len(found.unchecked)
     said = [f"{total} problems", f"{checked - bad} of {checked} golds grade as correct"]
@@ -70,7 +72,7 @@ def _print(found: Any) -> None:
     said.append(f"{len(found.repeated)} repeat the text of another")
     if found.near:
         said.append(f"{found.near} groups differ in numbers alone")
-    typer.echo(", ".join(said))
+    say(", ".join(said))
 
 
 @make.command("reasoning-gym")
@@ -150,4 +152,4 @@ def _write(out: Path, problems: list, as_json: bool, **passed_over: int) -> None
         typer.echo(json.dumps({"file": str(out), "problems": len(problems), "sha256": digest, "passed_over": passed_over}))
         return
     more = [f"{count} {name.replace('_', ' ')}" for name, count in passed_over.items() if count]
-    typer.echo(f"{out}: {len(problems)} problems, sha256 {digest}" + (f" (passed over: {', '.join(more)})" if more else ""))
+    say(f"{out}: {len(problems)} problems, sha256 {digest}" + (f" (passed over: {', '.join(more)})" if more else ""))

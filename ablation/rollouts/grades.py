@@ -32,7 +32,7 @@ SLOW = ("math", "reasoning_gym", "code")
 
 _STATUSES = ("correct", "incorrect", "no_answer", "grader_error")
 _PACKAGES = {"math": ("math-verify", "latex2sympy2_extended", "sympy"), "reasoning_gym": ("reasoning-gym",)}
-_HINT = "`ablation grade --again` grades the stage anew; it is a new event in the journal."
+_HINT = "Put the file back from a copy, or remove it: `ablation grade` grades the rollouts anew."
 
 
 @dataclass(frozen=True)

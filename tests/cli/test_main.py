@@ -154,3 +154,23 @@ def test_ctrl_c_says_that_the_same_command_goes_on(tmp_path):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=False)
     assert done.returncode == 130
     assert done.stderr == "\ninterrupted: run the same command again and it goes on from here\n"
+
+
+HOSTILE = "a\x1b[2J\x1b]0;title\x07\x9b31m\u202eb\nc"
+
+
+def test_text_of_others_is_shown_and_not_obeyed(tmp_path):
+    problem = {"id": "p", "source": HOSTILE, "prompt": "1+1?", "grader": "integer", "gold": HOSTILE}
+    (tmp_path / "p.jsonl").write_text(json.dumps(problem) + "\n")
+    shown = ablation(tmp_path, "problems", "check", "p.jsonl")  # what it prints of a gold and a source
+    assert (shown.returncode, "gold `a\ufffd[2J" in shown.stderr) == (2, True)
+    (tmp_path / "p.jsonl").write_text(json.dumps(problem | {"grader": HOSTILE}) + "\n")
+    refused = ablation(tmp_path, "problems", "check", "p.jsonl", "--json")  # an error
+    assert json.loads(refused.stdout)["error"] == f"p.jsonl:1: grader: unknown grader `{HOSTILE}`"
+    marked = ["ledger", "import", "p.jsonl", "--use", "trained", "--study", HOSTILE, "--reason", HOSTILE]
+    (tmp_path / "p.jsonl").write_text(json.dumps(problem | {"source": "s", "grader": "exact"}) + "\n")
+    assert ablation(tmp_path, *marked).returncode == 0
+    ledger = ablation(tmp_path, "ledger", "show")
+    assert len(ledger.stdout.splitlines()) == 1
+    for text in (shown.stdout, shown.stderr, refused.stderr, ledger.stdout):
+        assert "a\ufffd[2J\ufffd]0;title\ufffd\ufffd31m\ufffdb" in text and "\x1b" not in text
