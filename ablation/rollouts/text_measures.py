@@ -6,8 +6,9 @@ tokens of a tokenizer, or characters where there is none.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -73,12 +74,15 @@ def measure_text(
     start, stop, answer_start, opened, closed = _split(text, tags, opened)
     thinking, answer = text[start:stop], text[answer_start:]
     unit = "character" if tokenize is None else "token"
-    spans = _characters(thinking) if tokenize is None else tokenize(thinking)
+    spans: Sequence[tuple[int, int]] = _Characters(len(thinking)) if tokenize is None else tokenize(thinking)
     if tokenize is None:
         loops = loops.model_copy(update={"gram": max(loops.gram, CHARACTER_GRAM)})
-    pieces = [thinking[begin:end] for begin, end in spans]
-    ids = {piece: number for number, piece in enumerate(dict.fromkeys(pieces))}
-    found = find_loops(np.array([ids[piece] for piece in pieces], dtype=np.int32), np.array([0, len(pieces)]), loops)
+        ids = np.frombuffer(thinking.encode("utf-32-le", "surrogatepass"), dtype="<i4")
+    else:
+        pieces = [thinking[begin:end] for begin, end in spans]
+        numbers = {piece: number for number, piece in enumerate(dict.fromkeys(pieces))}
+        ids = np.array([numbers[piece] for piece in pieces], dtype=np.int32)
+    found = find_loops(ids, np.array([0, len(ids)]), loops)
     loop = None
     if found.periodic[0]:
         first, period, length = int(found.start[0]), int(found.period[0]), int(found.length[0])
@@ -120,5 +124,14 @@ def _split(text: str, tags: tuple[str, str], opened: bool) -> tuple[int, int, in
     return start, stop, stop + len(closing), True, True
 
 
-def _characters(text: str) -> Spans:
-    return [(place, place + 1) for place in range(len(text))]
+class _Characters(Sequence[tuple[int, int]]):
+    """The spans of single characters, of which there may be millions."""
+
+    def __init__(self, length: int) -> None:
+        self._length = length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, place: Any) -> Any:
+        return place, place + 1

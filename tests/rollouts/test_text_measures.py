@@ -70,3 +70,11 @@ def test_cjk():
 def test_an_empty_text():
     found = measured("")
     assert (found.thinking_length, found.answer_length, found.looping, found.cjk_share) == (0, 0, False, 0.0)
+
+
+def test_characters_are_measured_as_tokens_of_one_character():
+    text = "<think>" + "é漢\U0001f600a" * 40 + "</think>\U00020bb7"
+    found = measured(text)
+    tokens = measured(text, tokenize=lambda part: [(place, place + 1) for place in range(len(part))])
+    assert (found.loop, found.thinking_length, found.answer_length) == (tokens.loop, tokens.thinking_length, tokens.answer_length)
+    assert (found.loop.start, found.loop.end, found.loop.period) == (7, 167, 4)
