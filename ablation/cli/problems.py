@@ -92,7 +92,7 @@ def reasoning_gym(
     _refuse_existing(out, force)
     try:
         settings = json.loads(config)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"--config: not JSON: {error}", hint="For instance --config '{\"min_terms\": 3}'.") from error
     if not isinstance(settings, dict):
         raise UsageError("--config: not a JSON object", hint="For instance --config '{\"min_terms\": 3}'.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,27 @@ def load_problems(path: Path) -> dict[str, Problem]:
     """
     path = Path(path)
     rows = _parquet_rows(path) if path.suffix == ".parquet" else _json_lines(path)
+    problems = _by_id(rows, path)
+    if not problems:
+        raise UsageError(f"{path}: there is no problem in this file", hint="One JSON object a line: " + ", ".join(_FIELDS) + ".")
+    return problems
+
+
+def check_readable(problems: Sequence[Problem], what: str) -> None:
+    """Raise `UsageError` for the first of `problems` that could not be read again from the file `what`."""
+    _by_id(((number, json.loads(problem_line(problem))) for number, problem in enumerate(problems, start=1)), what)
+
+
+def problem_line(problem: Problem) -> str:
+    """`problem` as the line that `load_problems` reads, without the line end; tags, tests and entry only if there are any."""
+    values: dict[str, Any] = {name: getattr(problem, name) for name in _ALWAYS}
+    if problem.grader != "code":
+        values["gold"] = problem.gold
+    values |= {name: getattr(problem, name) for name in ("tags", "tests", "entry") if getattr(problem, name)}
+    return json.dumps(values, ensure_ascii=False)
+
+
+def _by_id(rows: Iterable[tuple[int, Any]], path: Path | str) -> dict[str, Problem]:
     problems: dict[str, Problem] = {}
     first: dict[str, int] = {}
     for number, values in rows:
@@ -63,18 +84,7 @@ def load_problems(path: Path) -> dict[str, Problem]:
             )
         problems[problem.id] = problem
         first[problem.id] = number
-    if not problems:
-        raise UsageError(f"{path}: there is no problem in this file", hint="One JSON object a line: " + ", ".join(_FIELDS) + ".")
     return problems
-
-
-def problem_line(problem: Problem) -> str:
-    """`problem` as the line that `load_problems` reads, without the line end; tags, tests and entry only if there are any."""
-    values: dict[str, Any] = {name: getattr(problem, name) for name in _ALWAYS}
-    if problem.grader != "code":
-        values["gold"] = problem.gold
-    values |= {name: getattr(problem, name) for name in ("tags", "tests", "entry") if getattr(problem, name)}
-    return json.dumps(values, ensure_ascii=False)
 
 
 def _json_lines(path: Path) -> Iterator[tuple[int, Any]]:

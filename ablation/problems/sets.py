@@ -13,7 +13,7 @@ from ablation.errors import UsageError
 from ablation.files import write_bytes
 from ablation.problems.digest import fingerprint
 from ablation.problems.grade import check_problems
-from ablation.problems.problem import Problem, problem_line
+from ablation.problems.problem import Problem, check_readable, problem_line
 
 _BATCH = 50
 
@@ -28,7 +28,13 @@ class Made:
 
 
 def write_problems(path: Path, problems: Iterable[Problem]) -> None:
-    """Write `problems` as JSON Lines; the file appears whole."""
+    """Write `problems` as JSON Lines; the file appears whole.
+
+    Raises:
+        UsageError: naming the first that could not be read again: an id that is none or comes twice, an empty prompt.
+    """
+    problems = list(problems)
+    check_readable(problems, str(path))
     write_bytes(path, "".join(problem_line(problem) + "\n" for problem in problems).encode())
 
 
@@ -48,7 +54,7 @@ def reasoning_gym_problems(name: str, size: int, seed: int, config: dict[str, An
     while len(problems) < size:
         batch = []
         for place in range(start, start + min(_BATCH, size - len(problems))):
-            problem = _gym_problem(dataset[place], name, seed, place, config or {})
+            problem = _gym_problem(_gym_item(dataset, name, place), name, seed, place, config or {})
             text = problem and fingerprint(problem).text
             if problem is None:
                 refused += 1
@@ -81,8 +87,16 @@ def _gym_dataset(name: str, seed: int, config: dict[str, Any]) -> Any:
         raise UsageError(f"reasoning-gym has no dataset `{name}`{did_you_mean(name, DATASETS)}", hint="Its gallery lists them.")
     try:
         return reasoning_gym.create_dataset(name, size=1_000_000_000, seed=seed, **config)  # items are drawn one by one
-    except (TypeError, ValueError, AssertionError) as error:
+    except Exception as error:  # its configuration checks itself in its own ways
         raise UsageError(f"reasoning-gym {name}: {error}", hint="Look at the dataset's configuration class.") from error
+
+
+def _gym_item(dataset: Any, name: str, place: int) -> dict[str, Any]:
+    try:
+        return dataset[place]
+    except Exception as error:  # what a setting leads to is found by the generator alone
+        said = f"{type(error).__name__}: {error}"
+        raise UsageError(f"reasoning-gym {name}: could not make item {place}: {said}", hint="Look at its settings.") from error
 
 
 def _gym_problem(item: dict[str, Any], name: str, seed: int, place: int, config: dict[str, Any]) -> Problem | None:

@@ -4,7 +4,7 @@ import pytest
 
 from ablation.errors import UsageError
 from ablation.problems.grade import check_problems
-from ablation.problems.problem import load_problems
+from ablation.problems.problem import Problem, load_problems
 from ablation.problems.sets import HubColumns, hub_problems, reasoning_gym_problems, write_problems
 
 
@@ -45,6 +45,7 @@ def test_repeated_texts_and_items_without_a_gold_are_passed_over():
         ("chain_sums", {}, "no dataset `chain_sums`; did you mean `chain_sum`?"),
         ("chain_sum", {"terms": 3}, "unexpected keyword argument 'terms'"),
         ("chain_sum", {"min_terms": 0}, "reasoning-gym chain_sum: min_terms must be positive"),
+        ("chain_sum", {"min_terms": 1.5, "max_terms": 2.5}, "reasoning-gym chain_sum: could not make item 0: ValueError: "),
         ("rubiks_cube", {}, "of 50 items 0 repeat another and 50 have no gold that can be graded"),
     ],
 )
@@ -79,3 +80,19 @@ def test_a_data_set_that_is_not_there_and_a_column_that_is_not_there(folder):
     with pytest.raises(UsageError, match="could not be loaded") as caught:
         hub_problems(str(folder / "none"), "test", "math", HubColumns("question", "answer"))
     assert "Is the hub in reach" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"id": "a b"}, "set.jsonl:2: id: `a b` is not an id"),
+        ({"id": "p1"}, "set.jsonl:2: id: `p1` was used before, in line 1"),
+        ({"prompt": " "}, "set.jsonl:2: prompt: is empty"),
+        ({"gold": "\ud800"}, "set.jsonl:2: gold: holds half of a character"),
+    ],
+)
+def test_a_set_that_could_not_be_read_again_is_not_written(tmp_path, change, said):
+    good = {"source": "s", "prompt": "?", "grader": "exact", "gold": "1"}
+    with pytest.raises(UsageError, match=said):
+        write_problems(tmp_path / "set.jsonl", [Problem("p1", **good), Problem(**{"id": "p2"} | good | change)])
+    assert list(tmp_path.iterdir()) == []
