@@ -20,6 +20,8 @@ COMMANDS = (["run", "--arm", ARM], ["run", "--arm", ARM, "--continue-to", "3"])
 """An arm with its readout, then one update and one check of its extension."""
 UPDATES = (1, 2, 3)
 SAVE = "inside the save of "
+LATE = 0.15
+"""Seconds: the work goes on for no longer where what a kill waited for is there already."""
 IMPORTED = [
     "ablation.cli.main",
     "ablation.study.runner",
@@ -80,7 +82,7 @@ def triggers(chance: random.Random) -> list[tuple[str, str, float]]:
     for k in UPDATES:
         update = f"{ARM}/update-{k}"
         found += [
-            (f"{update}/part-000.parquet", chance.uniform(0, 0.2)),  # sampling
+            (f"{update}/part-000.parquet", chance.uniform(0, 0.05)),  # sampling
             (SAVE + update, 0.0),  # so that the next two find the stage whole and the checkpoint not
             (f"{update}/stage.json", chance.uniform(0, 0.05)),  # scoring, forward, backward
             (f"{update}/stage.json", chance.uniform(0.05, 0.3)),
@@ -105,21 +107,29 @@ def phase(family: Path) -> str:
     return "other"
 
 
+def loads(folder: Path) -> int:
+    """How often the runs in `folder` have loaded the model."""
+    journal = folder / "runs" / "mini" / "journal.jsonl"
+    return journal.read_bytes().count(b'"model_loaded"') if journal.exists() else 0
+
+
 def killed_often(folder: Path, chance: random.Random) -> Counter:
     """Run the commands in `folder`, killed at every trigger, then once more to the end; how many kills fell into which phase."""
     family, context, kills = folder / "runs" / "mini" / "main", processes(), Counter()
     for pattern, over, delay in triggers(chance):
-        inside = pattern.startswith(SAVE)
+        inside, loaded = pattern.startswith(SAVE), loads(folder)
         process = context.Process(target=work, args=(folder, Path(pattern).name if inside else None))
         process.start()
         if inside and not any(family.glob(over)):
             process.join()
             kills["save"] += process.exitcode == -signal.SIGKILL
-        late = any(family.glob(over))  # it was passed before the last kill: any moment will do
+        late = any(family.glob(over))  # it is there already: a moment soon after the model is loaded, before much more is done
         while process.is_alive() and not inside and not (late or any(family.glob(pattern)) or any(family.glob(over))):
             time.sleep(0.0005)
+        while process.is_alive() and late and loads(folder) == loaded:
+            time.sleep(0.0005)
         if process.is_alive():
-            time.sleep(chance.uniform(0.3, 2.0) if late else delay)
+            time.sleep(min(delay, LATE) if late else delay)
         process.kill()
         process.join()
         assert process.exitcode == -9, (

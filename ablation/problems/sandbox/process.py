@@ -24,6 +24,7 @@ from ablation.problems.sandbox.memory import resident_bytes
 
 START_SECONDS = 30.0
 END_SECONDS = 10.0
+_STATUS_SECONDS = 1.0  # for the exit status of a process whose socket is closed
 _STEP = 0.05  # seconds between two looks at the memory
 _SMALL = 1 << 16
 
@@ -184,10 +185,17 @@ class Sandbox:
             except OSError as error:
                 raise Ended("exited") from error
             if not part:
-                raise Ended("exited")
+                raise Ended("timeout" if self._used_its_time() else "exited")
             parts.append(part)
             length -= len(part)
         return b"".join(parts)
+
+    def _used_its_time(self) -> bool:
+        """Whether the process has died of its limit of CPU time (bubblewrap reports the signal as a shell does)."""
+        try:
+            return self.process.wait(_STATUS_SECONDS) in (-signal.SIGXCPU, 128 + signal.SIGXCPU)
+        except subprocess.TimeoutExpired:
+            return False
 
     def wait(self, events: dict[int, int], deadline: float, watch: bool = True) -> list[tuple[int, int]]:
         """Those of `events` (descriptor: poll flags) that came first; meanwhile looks at the memory. Raises Ended."""

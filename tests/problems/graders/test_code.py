@@ -370,6 +370,12 @@ def test_many_at_once_give_what_each_gives_in_order():
 
 
 @needs_sandbox
+def test_over_its_limit_of_cpu_time_is_a_timeout_too():
+    """Several threads use it up before the wall time is over; the kernel then sends this signal."""
+    assert grade(DOUBLE, "import os, signal\ndef f(x): os.kill(os.getpid(), signal.SIGXCPU)").reason == "timeout"
+
+
+@needs_sandbox
 def test_from_another_thread():
     found = []
     thread = threading.Thread(target=lambda: found.append(grade(DOUBLE, "def f(x): return 2 * x")))
