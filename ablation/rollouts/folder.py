@@ -77,6 +77,31 @@ class RunFolder:
         """Exists exactly when a stop rule ended the extension of this arm; the arm itself has a readout."""
         return self.arm(family, arm) / "extension-stopped.json"
 
+    def evaluation_set(self, name: str) -> Path:
+        """Folder of an evaluation set, for instance `held-out`: a copy of its problems, and a folder for each model compared."""
+        return self.root / "evaluations" / name
+
+    def set_problems(self, name: str) -> Path:
+        """Copy of what a set samples: problems, or the agent states or safety prompts of sets that have none."""
+        kind = {"agent": "states", "safety": "prompts"}.get(name, "problems")
+        return self.evaluation_set(name) / f"{kind}.jsonl"
+
+    def evaluation(self, name: str, subject: str) -> Path:
+        """Folder of one comparison: `subject` is `ARM@UPDATES`, for instance `N@5`."""
+        return self.evaluation_set(name) / subject
+
+    def evaluated(self, name: str, subject: str) -> Path:
+        """Stage folder: the subject on the set."""
+        return self.evaluation(name, subject) / "subject"
+
+    def evaluated_reference(self, name: str, subject: str) -> Path:
+        """Stage folder: the starting model on the set, in the same seeds and the same session."""
+        return self.evaluation(name, subject) / "reference"
+
+    def blind(self, name: str, subject: str) -> Path:
+        """Folder of the blinded read of that comparison."""
+        return self.evaluation(name, subject) / "blind"
+
 
 def stage_file(stage: Path) -> Path:
     """Written last: a stage folder without it is not complete."""
