@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -61,16 +62,21 @@ class Prompts:
 
     def check_context(self, context: int | None, max_tokens: int) -> None:
         """Raise `UsageError` if a prompt and the tokens that may follow it do not fit into the model's context."""
-        cell, prompt = max(self._by_cell.items(), key=lambda one: len(one[1].ids))
-        if context is not None and len(prompt.ids) + max_tokens > context:
-            raise UsageError(
-                f"sampling.max_tokens: {max_tokens} tokens after the prompt of {cell.id} ({len(prompt.ids)} tokens) do not fit "
-                f"into the model's context of {context} tokens",
-                hint="Beyond its context a model's logprobs mean nothing: a plan with a lower cap or shorter problems is needed.",
-            )
+        check_prompts_fit(self._by_cell, context, max_tokens)
 
     def __getitem__(self, cell: Cell) -> Prompt:
         return self._by_cell[cell]
+
+
+def check_prompts_fit(prompts: Mapping[Cell, Prompt], context: int | None, max_tokens: int) -> None:
+    """Raise `UsageError` if one of `prompts` and the tokens that may follow it do not fit into the model's context."""
+    cell, prompt = max(prompts.items(), key=lambda one: len(one[1].ids))
+    if context is not None and len(prompt.ids) + max_tokens > context:
+        raise UsageError(
+            f"sampling.max_tokens: {max_tokens} tokens after the prompt of {cell.id} ({len(prompt.ids)} tokens) do not fit "
+            f"into the model's context of {context} tokens",
+            hint="Beyond its context a model's logprobs mean nothing: a plan with a lower cap or shorter problems is needed.",
+        )
 
 
 def stage_items(plan: Plan, family: str, stage: str, update: int, cells: list[Cell]) -> list[Item]:
