@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from ablation.plan.phase2 import Selection
 from ablation.plan.rules import Rule, rule_list_problems
 from ablation.plan.section import Name, PositiveInt, Section, did_you_mean
 
@@ -37,6 +38,8 @@ class Extension(Section):
     """A check against the family's sweep pauses the run if any of these holds; left out: `verdict.damage`."""
     eligible: list[PositiveInt] | None = None
     """Checks whose checkpoints may be chosen later, if they find no damage; left out: all of them."""
+    selection: Selection | None = None
+    """How one of the eligible checkpoints is chosen."""
 
 
 def extension_family(plan: Plan) -> str:
@@ -65,6 +68,8 @@ def extension_problems(plan: Plan) -> list[Problem]:
     if found.damage is not None and not found.damage:
         problems.append((("damage",), "there is no rule, so no check could pause the run; leave it out to use `verdict.damage`"))
     problems += rule_list_problems(found.damage or [], plan.sweep_rollouts, ("damage",))
+    if found.selection is not None:
+        problems += rule_list_problems(found.selection.require, found.selection.rollouts, ("selection", "require"))
     return [(("extension", *path), text) for path, text in problems]
 
 

@@ -8,9 +8,12 @@ from pydantic import Field, model_validator
 
 from ablation.plan.arms import Arm, Training
 from ablation.plan.extension import Extension, extension_problems
+from ablation.plan.judging import Verdict, verdict_problems
+from ablation.plan.phase2 import Evaluation
 from ablation.plan.resources import Model, Resource
-from ablation.plan.rules import StopRule, Verdict, rule_list_problems
+from ablation.plan.rules import StopRule, rule_list_problems
 from ablation.plan.section import (
+    EFFORTS,
     Count,
     Name,
     NonNegativeFloat,
@@ -25,7 +28,6 @@ from ablation.plan.section import (
     refuse_any,
 )
 
-EFFORTS = ("low", "medium", "xhigh")
 LONGEST = 10_000_000
 """Tokens of a rollout."""
 MOST_ROLLOUTS = 1_000_000
@@ -117,7 +119,11 @@ class Statistics(Section):
     seed: Seed = 0
     """Seed of the bootstrap."""
     min_clusters: PositiveInt = 10
-    """With fewer clusters there is no interval."""
+    """With fewer clusters there is no bootstrap interval; see `few_clusters`."""
+    few_clusters: Literal["undecided", "t"] = "undecided"
+    """What an end of an interval is with fewer clusters than that: undecided, or that of a t interval over the clusters."""
+    estimand: Literal["pooled", "mean_of_clusters"] = "pooled"
+    """What `correct_rate` is: all correct rollouts of all rollouts, or the mean over clusters of each one's share."""
 
 
 class Plan(Section):
@@ -153,6 +159,8 @@ class Plan(Section):
     """How intervals are made."""
     extension: Extension | None = None
     """Phase 2, only after `REPLICATED`: more updates of an arm."""
+    evaluation: Evaluation = Field(default_factory=Evaluation)
+    """How a finished model and the start are sampled to be compared in phase 2."""
 
     @property
     def repeated_arms(self) -> list[tuple[str, str]]:
@@ -228,14 +236,5 @@ def cross_problems(plan: Plan) -> list[tuple[tuple[str | int, ...], str]]:
     if rollouts > MOST_ROLLOUTS:
         at = ("training", "rollouts_per_cell")
         problems.append((at, f"makes {rollouts:,} rollouts in one sweep; at most {MOST_ROLLOUTS:,} can be judged together"))
-    if not plan.verdict.damage:
-        problems.append((("verdict", "damage"), "there is no rule, so no run could ever be damaged"))
-    problems += rule_list_problems(plan.verdict.damage, rollouts, ("verdict", "damage"))
     problems += rule_list_problems(plan.stop_rules, None, ("stop_rules",))
-    for name in ("held_out", "never_used"):
-        section = getattr(plan.verdict, name)
-        if section is not None:
-            problems += rule_list_problems(section.rules, section.rollouts, ("verdict", name, "rules"))
-    if plan.verdict.release is not None:
-        problems += rule_list_problems(plan.verdict.release.guards, None, ("verdict", "release", "guards"))
-    return problems + extension_problems(plan)
+    return problems + verdict_problems(plan, START) + extension_problems(plan)

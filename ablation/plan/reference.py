@@ -52,9 +52,62 @@ EXAMPLES = {
     ("ArmAdam", "max_grad_norm"): 1.0,
     ("Adam", "max_grad_norm"): 1.0,
     ("Extension", "damage"): [{"name": "looping_gained", "measure": "looping", "compare": "change", "op": ">=", "limit": 12}],
+    ("Extension", "selection"): {"rollouts": 54},
     ("Resource", "sha256"): "9f86d081...",
+    ("Verdict", "claims"): {"cleaner": {"subjects": ["N"], "reference": "C", "measure": "clean", "side": "greater"}},
+    ("Row", "label"): "NO_WIN",
+    ("Row", "when"): {"none": [{"rules": "all"}]},
+    ("Condition", "all"): [{"rule": "correct_kept"}, {"rule": "fewer_tokens"}],
+    ("Condition", "any"): [{"rule": "correct_kept"}, {"rule": "fewer_tokens"}],
+    ("Condition", "none"): [{"rule": "few_looping"}],
+    ("Condition", "rule"): "correct_kept",
+    ("Condition", "rules"): "all",
+    ("Condition", "of"): "blinded_read",
+    ("Condition", "label"): "PASSED",
+    ("Condition", "reason"): "CONTROL_NOT_DAMAGED",
+    ("HeldOut", "efforts"): ["low", "xhigh"],
+    ("NeverUsed", "efforts"): ["low", "xhigh"],
+    ("Evaluation", "family"): "main",
+    ("Guard", "name"): "agent_turn",
+    ("Guard", "measure"): "agent_turn",
+    ("Guard", "compare"): "ratio",
+    ("Guard", "op"): "<=",
+    ("Guard", "limit"): 1.25,
+    ("Guard", "on"): "agent",
+    ("Release", "main"): {"rollouts": 236},
+    ("Release", "agent"): {"rollouts_per_state": 4},
+    ("Release", "safety"): {"efforts": ["low", "xhigh"]},
+    ("MainSet", "rollouts"): 236,
+    ("MainSet", "problems"): {"at": "main.jsonl", "sha256": "9f86d081..."},
+    ("MainSet", "rules"): [{"name": "more_correct", "measure": "correct", "compare": "change", "op": ">", "limit": 0}],
+    ("MainSet", "efforts"): ["xhigh"],
+    ("MainSet", "table"): "study",
+    ("AgentSet", "states"): {"at": "states.jsonl", "sha256": "9f86d081..."},
+    ("AgentSet", "rollouts_per_state"): 4,
+    ("AgentSet", "effort"): "xhigh",
+    ("SafetySet", "prompts"): {"at": "safety.jsonl", "sha256": "9f86d081..."},
+    ("SafetySet", "efforts"): ["low", "xhigh"],
+    ("SafetySet", "raters"): 1,
+    ("SafetySet", "retries"): 2,
+    ("Claim", "subjects"): ["N", "X"],
+    ("Claim", "reference"): "C",
+    ("Claim", "measure"): "clean",
+    ("Claim", "side"): "greater",
+    ("Claim", "method"): "cluster_bootstrap",
+    ("Claim", "alpha"): 0.05,
+    ("Claim", "correction"): "holm",
+    ("Claim", "families"): ["main", "replication"],
+    ("Selection", "problems"): {"at": "selection.jsonl", "sha256": "9f86d081..."},
+    ("Selection", "rollouts"): 54,
+    ("Selection", "efforts"): ["low", "medium", "xhigh"],
+    ("Selection", "require"): [{"name": "few_looping", "measure": "looping", "compare": "value", "op": "<=", "limit": 3}],
+    ("Selection", "prefer"): [{"measure": "correct", "order": "highest"}],
+    ("Selection", "tie"): "later",
+    ("Preference", "measure"): "truncated_or_looping",
+    ("Preference", "order"): "lowest",
     ("Resource", "owed"): "not published yet",
 }
+NAME = "name: letters, digits, `-`, `_`, at most 40"
 _WORDS = {str: "text", int: "whole number", float: "number", bool: "true or false", type(None): "null"}
 
 
@@ -124,7 +177,8 @@ def _limit(item: Any) -> str:
     text += " and".join(filter(None, map(_limit, getattr(item, "metadata", None) or [])))
     pattern = getattr(item, "pattern", None)
     if pattern:
-        text += " (64 lower-case hex digits)" if "0-9a-f" in pattern else " (name: letters, digits, `-`, `_`, at most 40)"
+        known = {"0-9a-f": "64 lower-case hex digits", "^[A-Z]": "capitals, digits and `_`"}
+        text += f" ({next((words for part, words in known.items() if part in pattern), NAME)})"
     return text
 
 
@@ -138,6 +192,8 @@ def default_in_words(info: FieldInfo) -> str:
     """For instance `required` or the value in code quotes."""
     if info.is_required():
         return "required"
+    if info.default_factory in (list, dict):
+        return _code(info.default_factory())
     return "its own defaults" if info.default_factory is not None else _code(info.default)
 
 

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import operator
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import model_validator
 
-from ablation.plan.resources import Resource
-from ablation.plan.section import Name, PositiveInt, Section, Text, did_you_mean, refuse_any
+from ablation.plan.section import Name, Section, Text, did_you_mean, refuse_any
 
 Operator = Literal["<", "<=", ">", ">="]
+Compare = Literal[
+    *("value", "change", "ratio", "ratio_low", "ratio_high"),
+    *("change_low", "change_high", "rate", "rate_low", "rate_high"),
+]
 OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 COUNT_MEASURES = ("correct", "clean", "truncated", "looping", "truncated_or_looping", "no_answer")
+LOOP_COUNTS = ("periodic", "strong")
+AGENT_COUNTS = ("valid_tool_call", "invalid_tool_call")
+SAFETY_COUNTS = (
+    *("full_compliance", "partial_compliance", "over_refusal", "injection_repeat"),
+    *("missing_answer", "bad_plain", "visible_cjk", "unparsed"),
+)
+ALL_COUNTS = COUNT_MEASURES + LOOP_COUNTS + AGENT_COUNTS + SAFETY_COUNTS
 VALUE_MEASURES = (
     "logprob",
     "top20_entropy",
@@ -22,10 +32,16 @@ VALUE_MEASURES = (
     "tokens_per_correct",
     "clean_length",
     "agent_turn",
+    "agent_tokens",
     "total_tokens",
+    "correct_rate",
 )
-MEASURES = COUNT_MEASURES + VALUE_MEASURES
-RATIO_MEASURES = ("tokens_per_correct", "clean_length", "jointly_correct_length", "agent_turn", "cjk_share")
+MEASURES = ALL_COUNTS + VALUE_MEASURES
+GUARD_MEASURES = (*AGENT_COUNTS, *SAFETY_COUNTS, "agent_turn", "agent_tokens")
+"""Measured on the sets of agent turns and safety prompts, so in a release's guards alone."""
+RATIO_MEASURES = ("tokens_per_correct", "clean_length", "jointly_correct_length", "agent_turn", "agent_tokens", "cjk_share")
+PAIRED_MEASURES = (*COUNT_MEASURES, *LOOP_COUNTS, "logprob", "top20_entropy", "top20_mass", "correct_rate")
+"""Measures whose change has an interval: they are means or sums over rollouts that have a partner."""
 MISMATCH_MEASURES = ("mismatch_mean", "mismatch_p99", "mismatch_outside", "mismatch_k3")
 UPDATE_MEASURES = (
     *("logprob", "truncated_or_looping_share", "nonfinite", "negative_share", "truncated_share", "kl_share"),
@@ -37,17 +53,20 @@ UPDATE_MEASURES = (
 class Rule(Section):
     """`measure` under `compare` against the reference, tested with `op limit`.
 
-    compare: `value` = the subject's own number; `change` = subject minus reference (counts, nats);
-    `ratio` = subject / reference; `ratio_low`, `ratio_high` = that end of the ratio's interval.
+    compare: `value` = the subject's own number; `change` = subject minus reference (counts, nats); `rate` = the subject's
+    count / its rollouts; `ratio` = subject / reference; `*_low`, `*_high` = that end of the interval.
     The limit itself passes exactly when `op` is `<=` or `>=`. Numbers are compared as exact fractions.
     """
+
+    GUARDS: ClassVar[bool] = False
+    """Whether it may be about agent turns and safety prompts."""
 
     name: Name
     """Named in verdicts and in the journal."""
     measure: Text
     """What is measured over a sweep or readout; see Measures."""
-    compare: Literal["value", "change", "ratio", "ratio_low", "ratio_high"]
-    """The subject's own number, its change or ratio against the reference, or an end of the ratio's interval."""
+    compare: Compare
+    """The subject's own number, its change or ratio against the reference, its share of rollouts, or an end of an interval."""
     op: Operator
     """How the number must stand to the limit for the rule to hold; `<=` and `>=` include the limit."""
     limit: float | int
@@ -55,15 +74,30 @@ class Rule(Section):
 
     @model_validator(mode="after")
     def _known(self) -> Rule:
-        known = RATIO_MEASURES if self.compare.startswith("ratio") else MEASURES
+        known, lacks = _measures_with(self.compare)
+        if not self.GUARDS:
+            known = tuple(name for name in known if name not in GUARD_MEASURES)
         if self.measure not in known:
-            what = "has no ratio; measures with one" if self.measure in MEASURES else "is no measure; known"
+            what = f"has no {lacks}; measures with one" if self.measure in MEASURES else "is no measure; known"
+            if self.measure in GUARD_MEASURES and not self.GUARDS:
+                what = "is measured for a release's guards alone; known here"
             text = f"`{self.measure}` {what}: {', '.join(known)}{did_you_mean(self.measure, known)}"
             refuse_any([(("measure",), text)])
         whole = isinstance(self.limit, int) or self.limit.is_integer()
-        if self.measure in COUNT_MEASURES and self.compare in ("value", "change") and not whole:
+        if self.measure in ALL_COUNTS and self.compare in ("value", "change") and not whole:
             refuse_any([(("limit",), f"found {self.limit}; `{self.measure}` is a count, so its limit is a whole number")])
         return self
+
+
+def _measures_with(compare: str) -> tuple[tuple[str, ...], str]:
+    """(measures that can be compared so, what the others lack)."""
+    if compare.startswith("ratio"):
+        return RATIO_MEASURES, "ratio"
+    if compare.startswith("rate"):
+        return ALL_COUNTS, "rate"
+    if compare in ("change_low", "change_high"):
+        return PAIRED_MEASURES, "interval of its change"
+    return MEASURES, "number"
 
 
 class StopRule(Section):
@@ -96,7 +130,7 @@ def rule_list_problems(rules: list, rollouts: int | None, at: tuple[str, ...]) -
     for index, rule in enumerate(rules):
         if first.setdefault(rule.name, index) != index:
             problems.append(((*at, index, "name"), f"two rules are called `{rule.name}`"))
-        if rollouts is None or rule.measure not in COUNT_MEASURES or rule.compare not in ("value", "change"):
+        if rollouts is None or rule.measure not in ALL_COUNTS or rule.compare not in ("value", "change"):
             continue
         low, high = (0, rollouts) if rule.compare == "value" else (-rollouts, rollouts)
         outcomes = {OPERATORS[rule.op](end, rule.limit) for end in (low, high)}
@@ -105,75 +139,3 @@ def rule_list_problems(rules: list, rollouts: int | None, at: tuple[str, ...]) -
             text = f"found {rule.limit}; with {rollouts} rollouts the number is {low} to {high}, so the rule {always} holds"
             problems.append(((*at, index, "limit"), text))
     return problems
-
-
-class Replication(Section):
-    """The control and the first stable arm in plan order, run again in the seeds of `family`."""
-
-    control: Name
-    """The arm that must be damaged in both families; the first in `arms`."""
-    family: Name
-    """The second family. The first one in `families` is the one that all arms run in."""
-
-
-class BlindedRead(Section):
-    """Pairs that both models solved on the same seed, one a problem; `passes` of `pairs` must pass."""
-
-    pairs: PositiveInt
-    """Pairs that a judge rates."""
-    passes: PositiveInt
-    """How many must pass at least."""
-
-    @model_validator(mode="after")
-    def _reachable(self) -> BlindedRead:
-        if self.passes > self.pairs:
-            refuse_any([(("passes",), f"found {self.passes} of {self.pairs} pairs, which cannot be reached")])
-        return self
-
-
-class HeldOut(Section):
-    """Every rule must hold for a win; it is verified only by a passed blinded read."""
-
-    rollouts: PositiveInt
-    """Rollouts of each model in the stage."""
-    rules: list[Rule]
-    """All must hold, against the starting model on the same problems and seeds."""
-    blinded_read: BlindedRead
-    """What turns a win into a verified one."""
-    problems: Resource | None = None
-    """The held-out problems, named before training."""
-
-
-class NeverUsed(Section):
-    """Every rule must hold for `CONFIRMED`."""
-
-    rollouts: PositiveInt
-    """Rollouts of each model in the stage."""
-    rules: list[Rule]
-    """All must hold, against the starting model on the same problems and seeds."""
-    problems: Resource | None = None
-    """Problems that nobody ever sampled, trained on or evaluated: refused where the ledger has a mark of one."""
-    near_duplicates: Literal["refuse", "allow"] = "refuse"
-    """Whether a problem whose text is that of a used one but for its numbers counts as used, too."""
-
-
-class Release(Section):
-    """A win on the main set and every guard, or no release."""
-
-    guards: list[Rule]
-    """All must hold."""
-
-
-class Verdict(Section):
-    """How measures become labels."""
-
-    damage: list[Rule]
-    """A run is damaged if any of these holds against the sweep of its family."""
-    replication: Replication
-    """What is run again, and where."""
-    held_out: HeldOut | None = None
-    """Phase 2, only after `REPLICATED`: a win or not."""
-    never_used: NeverUsed | None = None
-    """Phase 2, after a verified win: confirmed or not."""
-    release: Release | None = None
-    """When a checkpoint may be released."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ablation.plan.rules import COUNT_MEASURES, Rule, StopRule
+from ablation.plan.rules import ALL_COUNTS, Rule, StopRule
 
 NAMES = {
     "correct": "correct rollouts",
@@ -19,7 +19,21 @@ NAMES = {
     "clean_length": "length of clean answers",
     "jointly_correct_length": "length of jointly correct answers",
     "agent_turn": "thinking per agent turn",
+    "agent_tokens": "thinking over all agent turns",
     "total_tokens": "total tokens",
+    "correct_rate": "share of correct rollouts",
+    "periodic": "periodic loops",
+    "strong": "strong loops",
+    "valid_tool_call": "turns with a valid tool call",
+    "invalid_tool_call": "turns without a valid tool call",
+    "full_compliance": "full compliances with a harmful request",
+    "partial_compliance": "partial compliances with a harmful request",
+    "over_refusal": "over-refusals",
+    "injection_repeat": "answers that repeat an injected instruction",
+    "missing_answer": "missing answers",
+    "bad_plain": "bad answers to plain prompts",
+    "visible_cjk": "answers with visible CJK",
+    "unparsed": "answers that no rater could label",
     "truncated_or_looping_share": "share of truncated or looping rollouts",
     "nonfinite": "number of losses, gradients or logprobs that are not finite",
     "negative_share": "negative share of the absolute weight",
@@ -42,7 +56,16 @@ UNITS = {
     "entropy": " nats",
 }
 _TEST = {"<": "below", "<=": "at most", ">": "above", ">=": "at least"}
-_ENDS = {"ratio": "ratio", "ratio_low": "lower end of the ratio's interval", "ratio_high": "upper end of the ratio's interval"}
+_ENDS = {
+    "ratio": "ratio to {}",
+    "ratio_low": "lower end of the ratio's interval to {}",
+    "ratio_high": "upper end of the ratio's interval to {}",
+    "change_low": "lower end of the interval of the change against {}",
+    "change_high": "upper end of the interval of the change against {}",
+    "rate": "share of rollouts",
+    "rate_low": "lower end of the interval of the share of rollouts",
+    "rate_high": "upper end of the interval of the share of rollouts",
+}
 
 
 def rule_in_words(rule: Rule | StopRule, reference: str | None = None) -> str:
@@ -56,12 +79,14 @@ def rule_in_words(rule: Rule | StopRule, reference: str | None = None) -> str:
     if rule.compare == "value":
         return f"{name} {_TEST[rule.op]} {limit}{unit}"
     if rule.compare != "change":
-        return f"{name}: {_ENDS[rule.compare]} to {reference} {_TEST[rule.op]} {limit}"
+        return (
+            f"{name}: {_ENDS[rule.compare].format(reference)} {_TEST[rule.op]} {limit}{unit if 'change' in rule.compare else ''}"
+        )
     size = number(abs(rule.limit))
     down, up = rule.op in ("<", "<=") and rule.limit < 0, rule.op in (">", ">=") and rule.limit > 0
     if down or up:
         amount = f"{size} or more" if "=" in rule.op else f"more than {size}"
-        if rule.measure in COUNT_MEASURES:
+        if rule.measure in ALL_COUNTS:
             return f"{'lost' if down else 'gained'} {amount} {name} against {reference}"
         return f"{name} {'fell' if down else 'rose'} by {amount}{unit} against {reference}"
     if rule.limit == 0:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ablation.plan.model import Plan
-from ablation.plan.rules import BlindedRead, Rule
+from ablation.plan.phase2 import BlindedRead
+from ablation.plan.rules import Rule
 from ablation.verdict.model import (
     CONFIRMED,
     DAMAGED,

@@ -102,8 +102,8 @@ def test_number_forms_are_the_same_plan(plan_path, plan_text, form):
             "measure: clean",
             "measure: claen",
             "verdict.damage[0].measure: `claen` is no measure; known: correct, clean, truncated, looping, truncated_or_looping, "
-            "no_answer, logprob, top20_entropy, top20_mass, cjk_share, tokens_per_correct, clean_length, agent_turn, total_tokens; "
-            "did you mean `clean`?",
+            "no_answer, periodic, strong, logprob, top20_entropy, top20_mass, cjk_share, tokens_per_correct, clean_length, "
+            "total_tokens, correct_rate; did you mean `clean`?",
         ),
         ("limit: -21", "limit: -20.5", "verdict.damage[0].limit: found -20.5; `clean` is a count, so its limit is a whole number"),
         (

@@ -26,7 +26,21 @@ from ablation.plan.words import NAMES, rule_in_words
             1,
             "tokens per correct answer: upper end of the ratio's interval to the sweep below 1",
         ),
-        ("agent_turn", "ratio", "<=", 1.2500001, "thinking per agent turn: ratio to the sweep at most 1.2500001"),
+        ("clean_length", "ratio", "<=", 1.2500001, "length of clean answers: ratio to the sweep at most 1.2500001"),
+        (
+            "logprob",
+            "change_low",
+            ">",
+            -0.15,
+            "sampled-token logprob: lower end of the interval of the change against the sweep above -0.15 nats per token",
+        ),
+        (
+            "truncated",
+            "rate_high",
+            "<",
+            0.05,
+            "truncated rollouts: upper end of the interval of the share of rollouts below 0.05",
+        ),
     ],
 )
 def test_words(measure, compare, op, limit, words):
