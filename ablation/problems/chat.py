@@ -42,7 +42,7 @@ def take(values: Any, where: str, known: dict[str, type], needed: tuple[str, ...
         if name not in values:
             raise UsageError(f"{where}: {name}: is missing", hint=f"Needed: {', '.join(needed)}.")
     for name, value in values.items():
-        if found := fault(value):
+        if not isinstance(value, list) and (found := fault(value)):  # the items of a list are read one by one
             hint = "Write the text as UTF-8." if found == HALF else "Plain JSON values, nested less deeply."
             raise UsageError(f"{where}: {name}: {found}", hint=hint)
         if not isinstance(value, known[name]) or (isinstance(value, bool) and known[name] is not bool):

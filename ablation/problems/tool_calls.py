@@ -110,6 +110,7 @@ def judge_turn(answer: str, state: AgentState) -> Turn:
 
 
 def _read(answer: str) -> Iterator[_Raw]:
+    """The calls in `answer`, up to and with the first that cannot be read."""
     if not _TAG.search(answer):
         yield from _bare(answer.strip())
         return
@@ -124,6 +125,8 @@ def _read(answer: str) -> Iterator[_Raw]:
                 _function(answer, head, wrapped=False) if head else (_malformed("<function=", answer, tag.end()), tag.end())
             )
         yield raw
+        if raw.reason:
+            return
 
 
 def _hermes(answer: str, start: int) -> tuple[_Raw, int]:

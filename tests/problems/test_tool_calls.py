@@ -128,8 +128,8 @@ def test_several_calls_are_valid_if_all_are_and_the_state_allows_several():
     turn = judge_turn(both, alone)
     assert (turn.verdict, turn.reason, turn.detail) == ("invalid", "several_calls", "2 calls")
     assert judge_turn(hermes("now"), alone).verdict == "valid"
-    turn = judge_turn(hermes("now") + hermes("rm") + "<tool_call>{</tool_call>" + hermes(path="a"), STATE)
-    assert [call.reason for call in turn.calls] == [None, "unknown_tool", "malformed", None]
+    turn = judge_turn(hermes("now") + hermes("rm") + hermes(path="a") + "<tool_call>{</tool_call>" + hermes(path="a"), STATE)
+    assert [call.reason for call in turn.calls] == [None, "unknown_tool", None, "malformed"]  # nothing is read after that
     assert (turn.verdict, turn.reason) == ("invalid", "unknown_tool")
 
 
@@ -171,14 +171,15 @@ def test_long_answers_take_no_long_time(text):
 
 def test_a_pattern_that_never_ends_is_cut_off_and_unique_items_are_compared_in_linear_time():
     tool = {"name": "f", "parameters": {"type": "object", "properties": {
-        "word": {"type": "string", "pattern": "^(a+)+$"}, "many": {"type": "array", "uniqueItems": True}}}}  # fmt: skip
+        "word": {"type": "string", "pattern": "^(a|aa)+$"}, "many": {"type": "array", "uniqueItems": True}}}}  # fmt: skip
     state = AgentState("s", "t", (), read_tools([tool], "tools"))
     assert judge_turn(hermes("f", word="a" * 50), state).verdict == "valid"
     assert judge_turn(hermes("f", word="b"), state).reason == "wrong_value"
     started = time.perf_counter()
-    turn = judge_turn(hermes("f", word="a" * 60 + "b", many=[{"a": one} for one in range(20_000)]), state)
-    assert time.perf_counter() - started < 10
-    assert turn.verdict in ("valid", "invalid")
+    turn = judge_turn(hermes("f", word="a" * 80 + "b"), state)  # 2^80 steps
+    assert (turn.reason, turn.detail[:10]) == ("wrong_value", "word: 'aaa")
+    assert judge_turn(hermes("f", many=[{"a": one} for one in range(20_000)]), state).verdict == "valid"
+    assert time.perf_counter() - started < 20
     assert judge_turn(hermes("f", many=[1, 1.0]), state).reason == "wrong_value"
     assert judge_turn(hermes("f", many=[1, True, "1"]), state).verdict == "valid"
 
