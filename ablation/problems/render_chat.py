@@ -52,8 +52,6 @@ def render_chat(
     closed = render(shown, tools, generation=False)
     start = len(closed) if text.startswith(closed) else 0
     prompt = one_start(_encode(tokenizer, text), tokenizer.bos_token_id)
-    if not prompt:
-        raise UsageError(f"{what}: the chat template renders nothing", hint="Fix the chat template of model.base.")
     return Prompt(prompt, ids_sha256(prompt), ends_inside_thinking(_encode(tokenizer, text[start:]), ids))
 
 
