@@ -8,35 +8,29 @@ from __future__ import annotations
 from contextlib import contextmanager
 from pathlib import Path
 
-from ablation.errors import CommandFailed, GateError, IntegrityError, StopRuleFired
-from ablation.files import folder_is_complete, json_bytes, parse_json, remove_partial, sha256_bytes, write_bytes, write_json
-from ablation.ledger.ledger import ledger_path
+from ablation.errors import CommandFailed, GateError, StopRuleFired
+from ablation.files import json_bytes, parse_json, sha256_bytes, write_bytes, write_json
 from ablation.measures.measure import measure
 from ablation.plan.deviations import opened_by, pause_gate
-from ablation.plan.locate import locate
 from ablation.plan.lock import LockedPlan
 from ablation.plan.model import START
-from ablation.policy.base import Policy
 from ablation.problems.problem import load_problems
-from ablation.problems.render import token_ids
 from ablation.rollouts.folder import RunFolder, measures_file
 from ablation.rollouts.grades import grades_of
-from ablation.rollouts.journal_chain import check_journal
 from ablation.rollouts.outcomes import Outcomes, outcomes
-from ablation.rollouts.schema import Cell, StageInfo
-from ablation.rollouts.store import read_stage, stage_info, stage_is_complete
+from ablation.rollouts.schema import Cell
+from ablation.rollouts.store import read_stage, stage_is_complete
 from ablation.study.deviations import take_up_deviations
-from ablation.study.environment import engine, environment
-from ablation.study.extension import check_record, deviate_command, need_readout, open_gate, paused, run_options
+from ablation.study.extension import check_record, need_readout, open_gate, paused, run_options
 from ablation.study.external import GradedUpdate, Outside, exported, external_audit, graded_update, mark_whole_arm
 from ablation.study.gates import check_family_gate
 from ablation.study.grading import grade_stage
 from ablation.study.journal import Journal
-from ablation.study.runlock import exclusive
-from ablation.study.sampler import Prompts, Reporter, StageSampler, stage_items
+from ablation.study.models import Models
+from ablation.study.sampler import Prompts, Reporter, stage_items
 from ablation.study.schedule import cells_of_update, plan_cells
+from ablation.study.session import run_session
 from ablation.study.updates import OUTCOMES, STEPPED, save_checkpoint, train_on_stage, update_is_done
-from ablation.study.workspace import open_run
 from ablation.training.scale import fixed_scale, sweep_reference
 from ablation.training.stops import fired_rule
 from ablation.verdict.run import first_stable_arm, judge_check
@@ -48,13 +42,15 @@ class Study:
     def __init__(self, locked: LockedPlan, run: RunFolder, journal: Journal, reporter: Reporter) -> None:
         self.locked, self.plan, self.run = locked, locked.plan, run
         self.journal, self.reporter = journal, reporter
-        self.deviations = take_up_deviations(run, locked, journal)
         self.problems = load_problems(run.problems)
         self.outside = Outside(locked, run, journal, reporter)
-        self._policy: Policy | None = None
+        self.models = Models(locked, run, journal, reporter, lambda tokenizer: Prompts(self.plan, self.problems, tokenizer))
+        self._take_up_deviations()
         self._sweeps: dict[str, Outcomes] = {}  # every arm of a family asks for its sweep, and it never changes
-        self._told_engine = False
-        self._held: tuple[str, str, int] | None = None  # family, arm, updates done: what the policy holds now
+
+    def _take_up_deviations(self) -> None:
+        """All that are known by now: one may have been written while the study is open."""
+        self.deviations = self.models.deviations = take_up_deviations(self.run, self.locked, self.journal)
 
     def run_all(self) -> None:
         """Every arm in plan order, then the control and the first stable arm in the second family.
@@ -80,7 +76,7 @@ class Study:
 
     def run_arm(self, family: str, arm: str) -> None:
         """Sweep (if this family has none yet), updates, readout. Raises StopRuleFired if a stop rule ended the arm."""
-        self.deviations = take_up_deviations(self.run, self.locked, self.journal)  # one may have been written since
+        self._take_up_deviations()
         self._check_gate(family, arm)
         self._raise_if_stopped(self.run.stopped(family, arm), f"{family}/{arm}")
         if stage_is_complete(self.run.readout(family, arm)) and measures_file(self.run.readout(family, arm)).is_file():
@@ -102,7 +98,7 @@ class Study:
         `family` is what `extension.check_request` returned. Raises `GateError` if neither plan nor deviation allows it,
         `StopRuleFired` if a stop rule ended it, `ExtensionPaused` if a check pauses it and no deviation lets it go on.
         """
-        self.deviations = take_up_deviations(self.run, self.locked, self.journal)
+        self._take_up_deviations()
         extension, name = self.plan.extension, f"{family}/{arm}"
         assert extension is not None
         if self.plan.arms[arm].trained_as_a_whole:
@@ -131,7 +127,7 @@ class Study:
             return self._sweeps[family]
         folder = self.run.sweep(family)
         if not stage_is_complete(folder):
-            self._hold(family, START, 0)
+            self.models.hold(family, START, 0)
             self._sample(folder, family, START, "sweep", 0, plan_cells(self.plan))
         own = self._outcomes(folder)
         if not measures_file(folder).is_file():
@@ -157,10 +153,10 @@ class Study:
         sweep = self.sweep(family)
         reference = sweep_reference(sweep)
         folder = self.run.update(family, arm, k)
-        self._hold(family, arm, k - 1)
+        self.models.hold(family, arm, k - 1)
         self._sample(folder, family, arm, "update", k, cells_of_update(self.plan, family, k))
         grade_stage(self.run, folder, self.problems, self.journal)
-        self._held = None  # what is below moves the weights: they are nothing known until the checkpoint is on disk
+        self.models.held = None  # what is below moves the weights: they are nothing known until the checkpoint is on disk
         if self.plan.arms[arm].external is not None:
             self._train_outside(family, arm, k, graded_update(self.plan, arm, folder, self.problems, reference))
             return
@@ -168,16 +164,16 @@ class Study:
         audit = train_on_stage(
             self.plan,
             self.plan.arms[arm],
-            self.policy,
-            self.prompts,
+            self.models.policy,
+            self.models.prompts,
             self.problems,
             folder,
             reference=reference,
             s0=s0,
             journal=self.journal,
         )
-        save_checkpoint(self.policy, self.run, self.journal, family, arm, k)
-        self._held = (family, arm, k)
+        save_checkpoint(self.models.policy, self.run, self.journal, family, arm, k)
+        self.models.held = (family, arm, k)
         outcome = audit["step"]["outcome"]
         if outcome != STEPPED:
             self.reporter.say(f"{family}/{arm}: update {k}: {outcome}: {OUTCOMES[outcome]}")
@@ -191,27 +187,20 @@ class Study:
 
     def _train_outside(self, family: str, arm: str, k: int, graded: GradedUpdate | None) -> None:
         """Let the arm's command train, and make what it left the checkpoint of update `k`."""
-        rows = None if graded is None else list(exported(graded, self.prompts, self.problems))
-        self._release()
+        rows = None if graded is None else list(exported(graded, self.models.prompts, self.problems))
+        self.models.release()
         with self.outside.trained(family, arm, k, rows) as left:
-            before = graded.stage.info.adapter_sha256 if graded is not None else self.policy.adapter_sha256()
-            self.policy.load_adapter(left.folder)
+            before = graded.stage.info.adapter_sha256 if graded is not None else self.models.policy.adapter_sha256()
+            self.models.policy.load_adapter(left.folder)
             rate = self.plan.training.learning_rate_of(self.plan.arms[arm])
-            audit = external_audit(rate, k, left, before=before, after=self.policy.adapter_sha256(), graded=graded)
+            audit = external_audit(rate, k, left, before=before, after=self.models.policy.adapter_sha256(), graded=graded)
             self.outside.keep(family, arm, k, left, audit, graded)
-        self._held = (family, arm, k)
-
-    def _release(self) -> None:
-        """Let go of the model: a command may need all of the memory. It is loaded again when it is needed."""
-        from ablation.policy.loading import free_memory
-
-        self._policy = self.sampler = None
-        free_memory()
+        self.models.held = (family, arm, k)
 
     def _readout(self, family: str, arm: str) -> None:
         folder = self.run.readout(family, arm)
         if not stage_is_complete(folder):
-            self._hold(family, arm, self.plan.training.updates)
+            self.models.hold(family, arm, self.plan.training.updates)
             self._sample(folder, family, arm, "readout", self.plan.training.updates, plan_cells(self.plan))
         if not measures_file(folder).is_file():
             write_json(measures_file(folder), measure(self._outcomes(folder)))
@@ -221,7 +210,7 @@ class Study:
         folder, path = self.run.check(family, arm, k), self.run.check_result(family, arm, k)
         done = stage_is_complete(folder) and path.is_file()
         if not stage_is_complete(folder):
-            self._hold(family, arm, k)
+            self.models.hold(family, arm, k)
             self._sample(folder, family, arm, "check", k, plan_cells(self.plan))
         if not measures_file(folder).is_file():
             write_json(measures_file(folder), measure(self._outcomes(folder)))
@@ -280,109 +269,12 @@ class Study:
         if opened is not None:
             self.reporter.say(f"{family}/{arm}: not what the plan replicates; it runs under deviation {opened.number}")
 
+    def _sample(self, folder: Path, family: str, arm: str, stage: str, update: int, cells: list[Cell]) -> None:
+        self.models.sample(folder, family, arm, stage, update, stage_items(self.plan, family, stage, update, cells))
+
     def _scale(self) -> float:
         """s0: the plan's number, or the mean thinking length of the first family's untruncated sweep rollouts."""
         return fixed_scale(self.plan.training, lambda: self.sweep(self.plan.main_family))
-
-    @property
-    def policy(self) -> Policy:
-        """The model, loaded when it is first needed."""
-        if self._policy is None:
-            self._load()
-        return self._policy
-
-    def _load(self) -> None:
-        from ablation.policy.loading import load_tokenizer
-        from ablation.policy.local import LocalPolicy
-
-        base = locate(self.plan.model.base, self.locked.path)
-        self.reporter.say(f"loading {self.plan.model.base.at}")
-        self.tokenizer = load_tokenizer(base)
-        self.ids = token_ids(self.tokenizer, self.plan.model.tokens)
-        pad = self.tokenizer.pad_token_id
-        adapter = locate(self.plan.model.start_adapter, self.locked.path)
-        self.prompts = Prompts(self.plan, self.problems, self.tokenizer)
-        policy = LocalPolicy(self.plan, base, adapter, self.ids.end, self.ids.end[0] if pad is None else pad)
-        self.prompts.check_context(policy.context, self.plan.sampling.max_tokens)
-        policy.self_test()
-        self._policy = policy
-        self.engine = engine(self.plan.policy.threads, self.plan.model.dtype)
-        self.sampler = StageSampler(
-            self.plan,
-            self._policy,
-            self.prompts,
-            self.tokenizer,
-            self.ids,
-            self.journal,
-            ledger_path(self.locked.path),
-            self.reporter,
-        )
-        self.journal.append(
-            "model_loaded", base=self._policy.base_sha256, adapter=self._policy.adapter_sha256(), environment=environment()
-        )
-
-    def _hold(self, family: str, arm: str, updates: int) -> None:
-        """Make the policy hold `arm` after `updates` updates: the start, what it holds already, or a checkpoint."""
-        optimizer = None if arm == START else self.plan.training.optimizer_of(self.plan.arms[arm])
-        if updates == 0:
-            self.policy.reset(optimizer)
-        elif self._held != (family, arm, updates):
-            checkpoint = self.run.checkpoint(family, arm, updates)
-            if not folder_is_complete(checkpoint):
-                raise IntegrityError(
-                    f"{checkpoint}: is not what was saved after update {updates}, so nothing can go on from it",
-                    hint="Put the folder back from a copy.",
-                )
-            if arm != START and self.plan.arms[arm].external is not None:
-                self.policy.load_adapter(checkpoint)
-            else:
-                self.policy.load(checkpoint, optimizer)
-        self._held = (family, arm, updates)
-
-    def _sample(self, folder: Path, family: str, arm: str, stage: str, update: int, cells: list[Cell]) -> None:
-        policy = self.policy
-        self._check_engine()
-        sampling = self.plan.sampling
-        info = StageInfo(
-            plan_digest=self.locked.digest,
-            family=family,
-            arm=arm,
-            stage=stage,
-            update=update,
-            adapter_sha256=policy.adapter_sha256(),
-            think_open_id=self.ids.open,
-            think_close_id=self.ids.close,
-            end_ids=self.ids.end,
-            max_tokens=sampling.max_tokens,
-            sampling=sampling.model_dump(),
-            engine=self.engine,
-        )
-        self.sampler.sample(folder, info, stage_items(self.plan, family, stage, update, cells))
-
-    def _check_engine(self) -> None:
-        """Raise IntegrityError if the run began with another engine: what it pairs would differ by more than the arm."""
-        first = self.run.sweep(self.plan.main_family)
-        if not stage_is_complete(first):
-            return  # its parts are compared one by one
-        began = stage_info(first).engine
-        changed = [
-            f"{name} {began.get(name)} -> {self.engine.get(name)}"
-            for name in began.keys() | self.engine.keys()
-            if began.get(name) != self.engine.get(name)
-        ]
-        if not changed:
-            return
-        opened, words = opened_by(self.deviations, "engine"), ", ".join(sorted(changed))
-        if opened is None:
-            raise IntegrityError(
-                f"{self.run.root}: this run began with another engine: {words}",
-                hint="A run does not mix engines: go on with the machine and versions that it began with, or start another. "
-                f"Mixing them is a deviation: {deviate_command(self.locked, self.run.root, 'engine')}.",
-            )
-        if not self._told_engine:
-            self._told_engine = True
-            self.journal.append("engine_changed", began=began, now=self.engine, deviation=opened.number)
-            self.reporter.say(f"goes on with another engine ({words}) under deviation {opened.number}")
 
 
 @contextmanager
@@ -391,20 +283,8 @@ def open_study(locked: LockedPlan, root: Path, reporter: Reporter):
 
     Raises GateError if another runner holds it, IntegrityError if it belongs to another plan or was changed.
     """
-    with exclusive(root):
-        run = open_run(root, locked)
-        check_journal(root, locked.digest)
-        journal = Journal(run.journal, locked.digest)
-        try:
-            if journal.torn is not None:
-                reporter.say(f"the journal's last line was torn; it is kept in {journal.torn.name}")
-            removed = remove_partial(root)
-            journal.append("runner_started", removed_partial_files=len(removed))
-            for warning in locked.warnings:
-                reporter.say(f"note: {warning}")
-            study = Study(locked, run, journal, reporter)
-            for deviation in study.deviations:
-                reporter.say(f"note: {deviation.in_words()}")
-            yield study
-        finally:
-            journal.close()
+    with run_session(locked, root, reporter) as (run, journal):
+        study = Study(locked, run, journal, reporter)
+        for deviation in study.deviations:
+            reporter.say(f"note: {deviation.in_words()}")
+        yield study

@@ -106,14 +106,16 @@ class StageSampler:
         self.plan, self.policy, self.prompts, self.tokenizer = plan, policy, prompts, tokenizer
         self.ids, self.journal, self.ledger, self.reporter = ids, journal, ledger, reporter
 
-    def sample(self, folder: Path, info: StageInfo, items: list[Item]) -> None:
-        """Sample what is not on disk yet and mark the stage complete. The policy must hold the stage's adapter."""
+    def sample(self, folder: Path, info: StageInfo, items: list[Item], title: str) -> None:
+        """Sample what is not on disk yet and mark the stage complete. The policy must hold the stage's adapter.
+
+        `title` is how journal and ledger name the stage: its folder below that of the run.
+        """
         if stage_is_complete(folder):
             return
         size = self.plan.sampling.batch_rollouts
         batches = [items[start : start + size] for start in range(0, len(items), size)]
         present = {path.name for path in stage_parts(folder)}
-        title = f"{info.family}/{info.arm}/{info.stage}" + (f"-{info.update}" if info.stage in ("update", "check") else "")
         names = [part_file(folder, number).name for number in range(len(batches))]
         done = sum(len(batch) for batch, name in zip(batches, names, strict=True) if name in present)
         self.reporter.stage(title, len(items), done, self.plan.sampling.max_tokens)

@@ -231,9 +231,9 @@ def test_a_checkpoint_that_is_not_whole_is_named_before_anything_is_loaded(study
     check(run, locked, "N", 4, {"clean": 12, "cut": 2})
     with open_study(locked, run.root, Said()) as opened:
         (run.checkpoint("main", "N", 2) / "adapter").write_bytes(b"b")
-        opened._policy = object()
+        opened.models._policy = object()
         with pytest.raises(IntegrityError, match="update-2/checkpoint: is not what was saved after update 2"):
-            opened._hold("main", "N", 2)
+            opened.models.hold("main", "N", 2)
 
 
 def test_stop_rules_are_looked_at_before_the_next_update_also_after_a_kill(tmp_path):
@@ -248,4 +248,4 @@ def test_stop_rules_are_looked_at_before_the_next_update_also_after_a_kill(tmp_p
         pytest.raises(StopRuleFired, match="`logprob_fell` ended the run after update 2"),
     ):
         opened.run_arm("main", "C")
-    assert opened._policy is None and run.stopped("main", "C").is_file() and not run.readout("main", "C").exists()
+    assert opened.models._policy is None and run.stopped("main", "C").is_file() and not run.readout("main", "C").exists()
