@@ -5,28 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from ablation.plan.judging import REPLICATION_REASONS
 from ablation.plan.model import Plan
 from ablation.plan.phase2 import BlindedRead
 from ablation.plan.rules import Rule
+from ablation.plan.tables import Row, Table, rows_of
 from ablation.verdict.model import (
-    CONFIRMED,
     DAMAGED,
+    FAILED,
     INCOMPLETE,
-    NO_RELEASE,
-    NO_WIN,
-    NOT_CONFIRMED,
-    NOT_REPLICATED,
-    RELEASE,
+    NOT_RUN,
+    PASSED,
     REPLICATED,
     STABLE,
     STOPPED,
     UNDECIDED,
-    WIN_UNVERIFIED,
-    WIN_VERIFIED,
     ArmVerdict,
     Reason,
 )
 from ablation.verdict.rules import Figures, RuleResult, judge
+from ablation.verdict.tables import Decided, Facts, asked, decide
+
+Earlier = dict[str, tuple[str, Sequence[str]]]
+"""What `of` may name -> (its label, the labels that it can have)."""
 
 
 def judge_damage(family: str, arm: str, rules: Sequence[Rule], figures: Figures) -> ArmVerdict:
@@ -47,10 +48,13 @@ class Replication:
     needed: list[tuple[str, str]] = field(default_factory=list)
     """(family, arm) pairs that are not there, and that the next step needs."""
     undecided: list[tuple[str, str]] = field(default_factory=list)
+    decided: Decided | None = None
+    """What the plan's table says; None while results that it needs are not there."""
 
 
 def replication(plan: Plan, verdict_of: Callable[[str, str], ArmVerdict | None]) -> Replication:
-    """REPLICATED only if the control is damaged and the first stable arm in plan order stable, in both families.
+    """By the plan's table; the study's says REPLICATED only if the control is damaged and the first stable arm in plan order is
+    stable, in both families.
 
     `verdict_of(family, arm)` is None where there is no result. An arm that a stop rule ended has no readout: it is neither
     damaged nor stable by the damage rules, so a control that stopped cannot replicate, and another arm that stopped is
@@ -93,21 +97,33 @@ def replication(plan: Plan, verdict_of: Callable[[str, str], ArmVerdict | None])
         text = f"No arm beside the control `{control}` was stable in {first}."
         found.reasons.append(Reason("NO_STABLE_ARM", text, first))
     if found.needed:
-        found.label = INCOMPLETE
-    elif found.reasons:
-        found.label = NOT_REPLICATED
-    elif found.undecided:
-        found.label = UNDECIDED
+        return found
+    unknown = _may_be_found(plan, found, blocked)
+    said = {one.code for one in found.reasons}
+    facts = Facts(reasons={code: True if code in said else None if code in unknown else False for code in REPLICATION_REASONS})
+    found.decided = decide(rows_of("replication", plan.verdict.replication.table), facts)
+    found.label = found.decided.label
+    if found.label == UNDECIDED or not found.reasons:
         for family, arm in found.undecided:
             one = verdict_of(family, arm)
             assert one is not None
             why = "; ".join(f"{result.rule.name}: {result.reason}" for result in one.rules if result.holds is None)
             found.reasons.append(Reason("UNDECIDED", f"`{family}/{arm}` is neither damaged nor stable: {why}.", family))
-    else:
-        found.label = REPLICATED
+    if not found.reasons:
         text = f"The control `{control}` was damaged and `{found.stable_arm}` stable, in both {first} and {second}."
         found.reasons.append(Reason("CONTRAST_HELD_TWICE", text))
     return found
+
+
+def _may_be_found(plan: Plan, found: Replication, blocked: bool) -> set[str]:
+    """Reasons that an undecided arm leaves open."""
+    unknown: set[str] = set()
+    for family, arm in found.undecided:
+        if arm == plan.verdict.replication.control:
+            unknown.add("CONTROL_NOT_DAMAGED")
+        elif family == plan.verdict.replication.family:
+            unknown.add("NOT_STABLE_AGAIN")
+    return unknown | ({"NO_STABLE_ARM", "NOT_STABLE_AGAIN", "STOPPED"} if blocked else set())
 
 
 def _open(found: Replication, family: str, arm: str, one: ArmVerdict | None) -> bool:
@@ -150,39 +166,30 @@ def missing_reasons(text: str, headline: Replication) -> list[Reason]:
     return found
 
 
-def must_hold(results: Sequence[RuleResult]) -> tuple[bool | None, list[Reason]]:
-    """True if every rule holds, False if one does not, None if one cannot be said; with a sentence for each that is not met."""
-    reasons = [
+def must_hold(results: Sequence[RuleResult]) -> list[Reason]:
+    """A sentence for each rule that does not hold, and for each that cannot be said."""
+    failed = [
         Reason("RULE_FAILED", f"`{one.rule.name}` failed: it asks for {one.words}.") for one in results if one.holds is False
-    ] + [Reason("RULE_UNDECIDED", f"`{one.rule.name}` cannot be said: {one.reason}.") for one in results if one.holds is None]
-    found = [one.holds for one in results]
-    return (False if False in found else None if None in found else True), reasons
+    ]
+    unknown = [one for one in results if one.holds is None]
+    return failed + [Reason("RULE_UNDECIDED", f"`{one.rule.name}` cannot be said: {one.reason}.") for one in unknown]
 
 
-def held_out_label(passed: bool | None, read: BlindedRead, passes: int | None) -> tuple[str, list[Reason]]:
-    """All rules hold: a win, which is verified only by a passed blinded read. `passes` is None if there was none."""
-    if passed is None:
-        return UNDECIDED, []
-    if not passed:
-        return NO_WIN, []
-    if passes is None:
-        return WIN_UNVERIFIED, [Reason("NO_BLINDED_READ", "The numeric rules hold; there was no blinded read.")]
+def decide_section(section: str, table: Table, results: Sequence[RuleResult], earlier: Earlier | None = None) -> Decided:
+    """What the table of `section` says."""
+    rows = rows_of(section, table)
+    labels = {name: _label_fact(rows, name, *found) for name, found in (earlier or {}).items()}
+    return decide(rows, Facts({one.rule.name: one.holds for one in results}, labels))
+
+
+def _label_fact(rows: Sequence[Row], name: str, label: str, known: Sequence[str]) -> str | Sequence[str]:
+    """A label that says nothing may be any of `known`, unless the table itself asks whether it is that."""
+    return label if label in known or label in asked(rows, name) else tuple(known)
+
+
+def read_reason(read: BlindedRead, label: str, passes: int | None) -> Reason:
+    """What came of the blinded read, in a sentence."""
+    if label == NOT_RUN or passes is None:
+        return Reason("NO_BLINDED_READ", "The numeric rules hold; there was no blinded read.")
     outcome = f"{passes} of {read.pairs} pairs passed the blinded read; the plan asks for {read.passes}."
-    if passes >= read.passes:
-        return WIN_VERIFIED, [Reason("BLINDED_READ_PASSED", outcome)]
-    return WIN_UNVERIFIED, [Reason("BLINDED_READ_FAILED", outcome)]
-
-
-def never_used_label(passed: bool | None) -> str:
-    return UNDECIDED if passed is None else CONFIRMED if passed else NOT_CONFIRMED
-
-
-def release_label(passed: bool | None, win: bool | None) -> tuple[str, list[Reason]]:
-    """A win on the main set and every guard, or no release. `win` is None if nobody says."""
-    if win is False:
-        return NO_RELEASE, [Reason("NO_WIN_ON_MAIN_SET", "There was no win on the main set.")]
-    if passed is False:
-        return NO_RELEASE, []
-    if win is None:
-        return UNDECIDED, [Reason("WIN_NOT_REPORTED", "Nothing says whether there was a win on the main set.")]
-    return (UNDECIDED if passed is None else RELEASE), []
+    return Reason({PASSED: "BLINDED_READ_PASSED", FAILED: "BLINDED_READ_FAILED"}.get(label, "BLINDED_READ_UNDECIDED"), outcome)

@@ -9,6 +9,7 @@ from typing import Any
 from ablation.plan.deviations import Deviation, decorated
 from ablation.rollouts.imported import IMPORTED
 from ablation.verdict.rules import Figures, RuleResult, out_of_reach
+from ablation.verdict.tables import Decided
 
 FROM_ROLLOUTS = "rollouts"
 FROM_REPORT = "reported figures, no rollouts"
@@ -17,7 +18,9 @@ DAMAGED, STABLE, UNDECIDED, STOPPED, MISSING = "DAMAGED", "STABLE", "UNDECIDED",
 REPLICATED, NOT_REPLICATED, INCOMPLETE, NOT_RUN = "REPLICATED", "NOT_REPLICATED", "INCOMPLETE", "NOT_RUN"
 WIN_VERIFIED, WIN_UNVERIFIED, NO_WIN = "WIN_VERIFIED", "WIN_UNVERIFIED", "NO_WIN"
 CONFIRMED, NOT_CONFIRMED = "CONFIRMED", "NOT_CONFIRMED"
+WIN, PASSED, FAILED = "WIN", "PASSED", "FAILED"
 RELEASE, NO_RELEASE = "RELEASE", "NO_RELEASE"
+SELECTED, NONE_ELIGIBLE = "SELECTED", "NONE_ELIGIBLE"
 
 SECTION_LABELS = {
     "replication": (REPLICATED, NOT_REPLICATED, UNDECIDED, INCOMPLETE, NOT_RUN),
@@ -105,6 +108,8 @@ class SectionVerdict:
     """Whose figures these are."""
     deviation: str | None = None
     """Why this was run although the plan did not allow it: carried beside the label wherever it is shown."""
+    decided: Decided | None = None
+    """What the plan's table says; None where nothing was decided."""
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ablation.plan.deviations import deviations_path, read_deviations
+from ablation.plan.judging import READ_LABELS
 from ablation.plan.rules import Rule
-from ablation.verdict.labels import (
-    held_out_label,
-    judge_damage,
-    missing_reasons,
-    must_hold,
-    never_used_label,
-    release_label,
-    replication,
-)
+from ablation.plan.tables import labels_of
+from ablation.verdict.labels import Earlier, decide_section, judge_damage, missing_reasons, must_hold, read_reason, replication
 from ablation.verdict.measures_file import MeasuresFile, SectionComparison
 from ablation.verdict.measures_reader import load_measures
 from ablation.verdict.model import (
+    FAILED,
     FROM_REPORT,
+    NO_WIN,
     NOT_RUN,
+    PASSED,
     REPLICATED,
+    WIN,
     WIN_VERIFIED,
     Missing,
     Reason,
@@ -30,6 +29,7 @@ from ablation.verdict.model import (
 )
 from ablation.verdict.rules import NOT_REPORTED, REPORTED, STATED, RuleResult, judge
 from ablation.verdict.run import Locked
+from ablation.verdict.tables import Decided
 
 
 def judge_reported(path: Path, locked: Locked) -> Verdict:
@@ -67,40 +67,51 @@ def judge_reported(path: Path, locked: Locked) -> Verdict:
 def _sections(found: MeasuresFile, locked: Locked, headline: str) -> dict[str, SectionVerdict]:
     plan, sections = locked.plan.verdict, {}
     level = locked.plan.statistics.level
+    earlier: Earlier = {"replication": (headline, labels_of("replication", plan.replication.table))}
     if plan.held_out is not None:
         sections["held_out"] = SectionVerdict(NOT_RUN)
         if found.held_out is not None:
-            passed, results, reasons = _judge_all(found.held_out, plan.held_out.rules, level)
-            passes = found.blinded_read.passes if found.blinded_read else None
-            label, more = held_out_label(passed, plan.held_out.blinded_read, passes)
+            results, reasons = _judge_all(found.held_out, plan.held_out.rules, level)
+            read, passes = plan.held_out.blinded_read, found.blinded_read.passes if found.blinded_read else None
+            label = NOT_RUN if passes is None else PASSED if passes >= read.passes else FAILED
+            earlier["blinded_read"] = (label, READ_LABELS)
+            decided = decide_section("held_out", plan.held_out.table, results, earlier)
+            more = [read_reason(read, label, passes)] if all(one.holds for one in results) else []
             gate = _gate(found.held_out, headline, REPLICATED, "the replication")
-            sections["held_out"] = _section(label, results, reasons + more + gate, found.held_out)
+            sections["held_out"] = _section(decided, results, reasons + more + gate, found.held_out)
+        earlier["held_out"] = (sections["held_out"].label, labels_of("held_out", plan.held_out.table))
     if plan.never_used is not None:
         sections["never_used"] = SectionVerdict(NOT_RUN)
         if found.never_used is not None:
-            passed, results, reasons = _judge_all(found.never_used, plan.never_used.rules, level)
+            results, reasons = _judge_all(found.never_used, plan.never_used.rules, level)
             before = sections["held_out"].label if "held_out" in sections else NOT_RUN
             gate = _gate(found.never_used, before, WIN_VERIFIED, "the held-out check")
-            sections["never_used"] = _section(never_used_label(passed), results, reasons + gate, found.never_used)
+            decided = decide_section("never_used", plan.never_used.table, results, earlier)
+            sections["never_used"] = _section(decided, results, reasons + gate, found.never_used)
+        earlier["never_used"] = (sections["never_used"].label, labels_of("never_used", plan.never_used.table))
     if plan.release is not None:
         sections["release"] = SectionVerdict(NOT_RUN)
         if found.release is not None:
-            passed, results, reasons = _judge_all(found.release, plan.release.guards, level)
-            win = None if found.release.win is None else found.release.win == "held"
-            label, more = release_label(passed, win)
-            sections["release"] = _section(label, results, reasons + more, found.release)
+            results, reasons = _judge_all(found.release, plan.release.guards, level)
+            win = {None: NOT_RUN, "held": WIN, "not_held": NO_WIN}[found.release.win]
+            earlier["main"] = (win, (WIN, NO_WIN))
+            decided = decide_section("release", plan.release.table, results, earlier)
+            more = {
+                NOT_RUN: [Reason("WIN_NOT_REPORTED", "Nothing says whether there was a win on the main set.")],
+                NO_WIN: [Reason("NO_WIN_ON_MAIN_SET", "There was no win on the main set.")],
+            }
+            sections["release"] = _section(decided, results, reasons + more.get(win, []), found.release)
     return sections
 
 
-def _judge_all(one: SectionComparison, rules: list[Rule], level: float) -> tuple[bool | None, list[RuleResult], list[Reason]]:
+def _judge_all(one: SectionComparison, rules: Sequence[Rule], level: float) -> tuple[list[RuleResult], list[Reason]]:
     figures = one.figures(level)
     results = [judge(rule, figures, "the start") for rule in rules]
-    passed, reasons = must_hold(results)
-    return passed, results, reasons
+    return results, must_hold(results)
 
 
-def _section(label: str, results: list[RuleResult], reasons: list[Reason], one: SectionComparison) -> SectionVerdict:
-    return SectionVerdict(label, results, reasons, subject=one.subject_name, deviation=one.deviation)
+def _section(decided: Decided, results: list[RuleResult], reasons: list[Reason], one: SectionComparison) -> SectionVerdict:
+    return SectionVerdict(decided.label, results, reasons, one.subject_name, one.deviation, decided)
 
 
 def _gate(one: SectionComparison, found: str, needed: str, of: str) -> list[Reason]:

@@ -134,7 +134,7 @@ def _outcomes(rows: Sequence[Row], facts: Facts, first: int = 0) -> Iterator[tup
             yield rows[place].label, place if found else -1
             return
         fact = next(_unknown(rows[place].when, facts))
-        for completed in _settled(facts, fact, _asked(rows, fact)):
+        for completed in _settled(facts, fact, asked(rows, fact[1]) if fact[0] == "label" else ()):
             yield from _outcomes(rows, completed, place)
         return
     yield UNDECIDED, -1  # a table whose last row has a condition, which no plan has
@@ -168,21 +168,20 @@ def _unknown(condition: Condition | None, facts: Facts) -> Iterator[Fact]:
         yield "label", condition.of
 
 
-def _asked(rows: Sequence[Row], fact: Fact) -> list[str]:
-    """The labels that the table asks whether `fact` has, in order."""
-    kind, name = fact
+def asked(rows: Sequence[Row], name: str) -> list[str]:
+    """The labels of `name` that the table asks for, in order."""
 
     def of(condition: Condition | None) -> Iterator[str]:
         if condition is not None:
             for one in condition.inner:
                 yield from of(one)
-            if kind == "label" and condition.of == name:
-                yield condition.label or ""
+            if condition.of == name and condition.label is not None:
+                yield condition.label
 
     return list(dict.fromkeys(label for row in rows for label in of(row.when)))
 
 
-def _settled(facts: Facts, fact: Fact, asked: Sequence[str]) -> Iterator[Facts]:
+def _settled(facts: Facts, fact: Fact, labels: Sequence[str]) -> Iterator[Facts]:
     """`facts` with `fact` each way that it may be."""
     kind, name = fact
     if kind == "rule":
@@ -191,7 +190,7 @@ def _settled(facts: Facts, fact: Fact, asked: Sequence[str]) -> Iterator[Facts]:
         yield from (replace(facts, reasons={**facts.reasons, name: one}) for one in (True, False))
     else:
         possible = facts.labels.get(name)
-        ways = [*asked, ""] if possible is None else list(possible)  # "": none of those that are asked for
+        ways = [*labels, ""] if possible is None else list(possible)  # "": none of those that are asked for
         yield from (replace(facts, labels={**facts.labels, name: one}) for one in ways)
 
 
