@@ -110,10 +110,12 @@ class Loops(Section):
 
 
 class Statistics(Section):
-    """How intervals are made: percentile bootstrap over cells (held-out: over problems)."""
+    """How intervals are made: over cells (held-out: over problems)."""
 
     level: OpenShare = 0.90
     """Coverage of every interval."""
+    method: Literal["percentile", "expanded", "t"] = "percentile"
+    """How intervals of ratios and changes are made: a percentile bootstrap, one expanded for few clusters, or t over clusters."""
     resamples: int = Field(default=10000, ge=1, le=1_000_000)
     """Bootstrap samples of one interval."""
     seed: Seed = 0
@@ -123,7 +125,7 @@ class Statistics(Section):
     few_clusters: Literal["undecided", "t"] = "undecided"
     """What an end of an interval is with fewer clusters than that: undecided, or that of a t interval over the clusters."""
     estimand: Literal["pooled", "mean_of_clusters"] = "pooled"
-    """What `correct_rate` is: all correct rollouts of all rollouts, or the mean over clusters of each one's share."""
+    """What a rate is: what is counted of all rollouts, or the mean over clusters of each one's share."""
 
 
 class Plan(Section):

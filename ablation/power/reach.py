@@ -227,5 +227,5 @@ def _stage(plan: Plan, length: int) -> Outcomes:
         logprob=np.full(count, -0.5),
         top_entropy=np.full(count, 0.5),
         top_mass=np.full(count, 0.9),
-        cjk_share=np.full(count, 0.1),
+        cjk_share=0.1 + (row * length) % 7 / 100,
     )

@@ -2,9 +2,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy.stats import bootstrap
+from scipy.stats import bootstrap, norm, t
 
-from ablation.measures.bootstrap import REASONS, estimate
+from ablation.measures.bootstrap import estimate, tail
+from ablation.measures.estimate import METHODS, REASONS
 from ablation.measures.tokens_per_correct import tokens_per_correct_ratio
 from ablation.plan.model import Statistics
 
@@ -87,11 +88,36 @@ def test_a_resample_without_a_correct_answer_is_named():
     assert estimate(1.0, data, ratio, SETTINGS).reason == "undefined_in_resamples"
 
 
-def test_every_reason_has_a_sentence_and_json_has_no_nan():
+def test_json_has_the_old_fields_and_no_nan():
     found = estimate(Fraction(1, 3), columns(0)[:5], ratio, SETTINGS)
     assert found.reason in REASONS
-    expected = {"value": 1 / 3, "low": None, "high": None, "level": None, "clusters": 5, "reason": "few_clusters"}
-    assert found.as_json() == expected
+    old = {"value": 1 / 3, "low": None, "high": None, "level": None, "clusters": 5, "reason": "few_clusters"}
+    assert found.as_json() == old | {"method": None, "estimand": None, "bound": None, "missing": 0}
+
+
+def test_every_method_has_its_words():
+    for method in ("percentile", "expanded", "t"):
+        found = estimate(1.0, columns(0), ratio, Statistics(method=method))
+        assert found.method == method and method in METHODS and found.reason is None
+
+
+def test_expanded_takes_quantiles_further_out():
+    """Hesterberg 2015, table 3: for 20 clusters the nominal 2.5% becomes 1.60% (his 0.95 interval for n = 20)."""
+    assert tail(0.95, 20, "expanded") == pytest.approx(norm.cdf(np.sqrt(20 / 19) * t.ppf(0.025, 19)), rel=1e-12)
+    assert tail(0.95, 20, "expanded") == pytest.approx(0.0159, abs=2e-4)
+    assert tail(0.95, 20, "percentile") == pytest.approx(0.025)
+    wide, narrow = (estimate(1.0, columns(0)[:20], ratio, Statistics(method=one)) for one in ("expanded", "percentile"))
+    assert wide.low < narrow.low < narrow.high < wide.high
+
+
+def test_few_clusters_have_a_t_interval_where_the_plan_says_so():
+    """Case I03."""
+    data = columns(0)[:4]
+    found = estimate(1.0, data, ratio, Statistics(few_clusters="t"))
+    assert (found.method, found.clusters, found.reason) == ("t", 4, None)
+    assert estimate(1.0, data, ratio, SETTINGS).reason == "few_clusters"
+    assert estimate(1.0, data[:1], ratio, Statistics(few_clusters="t")).reason == "few_clusters"
+    assert estimate(1.0, data[:1], ratio, Statistics(method="t", min_clusters=1)).reason == "few_clusters"
 
 
 def test_a_cell_is_drawn_with_all_of_its_rollouts():

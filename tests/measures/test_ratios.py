@@ -1,9 +1,13 @@
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from ablation.measures.compare import ratios
+from ablation.errors import IncompleteError, IntegrityError
+from ablation.measures.compare import RATIOS, ratios
 from ablation.measures.lengths import clean_length_ratio, jointly_correct_length_ratio
 from ablation.measures.measure import measure
 from ablation.measures.tokens_per_correct import tokens_per_correct_ratio
@@ -102,22 +106,74 @@ def test_row_order_does_not_matter():
     subject, reference = many(1), many(2, scale=1.3)
     rng = np.random.default_rng(0)
     shuffled = [one.take(rng.permutation(len(one))) for one in (subject, reference)]
-    settings = Statistics(resamples=500)
-    measured = measure(subject), measure(reference)
-    assert ratios(subject, reference, measured, settings) == ratios(*shuffled, measured, settings)
-    assert measure(shuffled[0]) == measured[0]
+    rules = Statistics(resamples=500)
+    assert ratios(subject, reference, None, rules) == ratios(*shuffled, None, rules)
+    assert measure(shuffled[0]) == measure(subject)
 
 
 def test_other_cells_cannot_be_compared():
     one, other = outcomes([("a", "low", 0, 1, 5, 9)]), outcomes([("b", "low", 0, 1, 5, 9)])
-    with pytest.raises(ValueError, match="different cells"):
+    with pytest.raises(IntegrityError, match="different cells: 2 are in one of them alone, for instance a@low"):
         tokens_per_correct_ratio(one, other, FEW)
 
 
+def test_missing_rollouts_are_counted_or_refused_by_name():
+    subject = outcomes([("a", "low", 0, 1, 5, 9), ("b", "low", 0, 1, 5, 9), ("b", "low", 1, 1, 5, 9)])
+    reference = outcomes([("a", "low", 0, 1, 5, 9), ("a", "low", 1, 1, 5, 9), ("b", "low", 0, 1, 5, 9)])
+    assert tokens_per_correct_ratio(subject, reference, FEW).missing == 2
+    with pytest.raises(IncompleteError, match=r"the subject lacks 1: a@low #1; the reference lacks 1: b@low #1"):
+        jointly_correct_length_ratio(subject, reference, FEW)
+
+
 def test_cjk_share_is_a_ratio_of_medians():
-    subject = outcomes([("a", "low", i, 1, 5, 9, {"cjk_share": s}) for i, s in enumerate([0.1, 0.3, 0.2])])
-    reference = outcomes([("a", "low", i, 1, 5, 9, {"cjk_share": s}) for i, s in enumerate([0.4, 0.4, 0.4])])
-    found = ratios(subject, reference, (measure(subject), measure(reference)), FEW)["cjk_share"]
-    assert (found.value, found.low, found.reason) == (0.5, None, "no_interval")
-    none = outcomes([("a", "low", i, 1, 5, 9) for i in range(3)])
-    assert ratios(subject, none, (measure(subject), measure(none)), FEW)["cjk_share"].reason == "no_reference"
+    subject = outcomes([(name, "low", 0, 1, 5, 9, {"cjk_share": s}) for name, s in zip("abc", [0.1, 0.3, 0.2], strict=True)])
+    reference = outcomes([(name, "low", 0, 1, 5, 9, {"cjk_share": 0.4}) for name in "abc"])
+    found = ratios(subject, reference, None, FEW)["cjk_share"]
+    assert (found.value, found.low, found.clusters) == (0.5, 0.25, 3)
+    assert found.high == pytest.approx(0.75, rel=1e-15)
+    none = outcomes([(name, "low", 0, 1, 5, 9) for name in "abc"])
+    assert ratios(subject, none, None, FEW)["cjk_share"].reason == "no_reference"
+
+
+def test_only_what_is_named_is_computed():
+    one = many(1)
+    assert list(ratios(one, one, None, FEW, names=("clean_length",))) == ["clean_length"]
+    assert set(ratios(one, one, None, FEW)) == set(RATIOS)
+
+
+def test_by_problem_all_ratios_draw_problems():
+    rows = [(p, e, i, 1, 5 + i + len(e), 9 + i) for p in "abc" for e in ("low", "medium") for i in range(2)]
+    subject, reference = outcomes(rows), outcomes([(*row[:4], row[4] * 2 + i, row[5]) for i, row in enumerate(rows)])
+    by_cell, by_problem = (ratios(subject, reference, None, FEW, cluster) for cluster in ("cell", "problem"))
+    assert {name: one.clusters for name, one in by_cell.items()} == dict.fromkeys(RATIOS, 6) | {"cjk_share": 6}
+    assert {name: one.clusters for name, one in by_problem.items()} == dict.fromkeys(RATIOS, 3)
+    for name in ("clean_length", "jointly_correct_length"):
+        assert by_cell[name].value == by_problem[name].value
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    factor=st.integers(2, 9),
+    method=st.sampled_from(["percentile", "expanded", "t"]),
+    cluster=st.sampled_from(["cell", "problem"]),
+)
+@settings(max_examples=25, deadline=None)
+def test_properties(seed, factor, method, cluster):
+    """Any order of rows gives the same bits; a model whose tokens are `factor` times as many has `factor` times the ratio; and a
+    ratio the other way round is one over it, its interval mirrored (bootstrap: the same draws, so that quantiles swap)."""
+    rules = Statistics(resamples=200, method=method, seed=seed)
+    subject, reference = many(seed, cells=12, rollouts=3), many(seed + 1, cells=12, rollouts=3)
+    names = ("tokens_per_correct", "clean_length", "jointly_correct_length")
+    plain = ratios(subject, reference, None, rules, cluster, names)
+    rng = np.random.default_rng(seed)
+    shuffled = [one.take(rng.permutation(len(one))) for one in (subject, reference)]
+    assert ratios(*shuffled, None, rules, cluster, names) == plain
+    longer = replace(subject, total_tokens=subject.total_tokens * factor, thinking_length=subject.thinking_length * factor)
+    back = ratios(reference, subject, None, rules, cluster, names)
+    for name, one in ratios(longer, reference, None, rules, cluster, names).items():
+        if plain[name].reason is None:
+            ends = [(getattr(one, end), getattr(plain[name], end)) for end in ("value", "low", "high")]
+            assert all(float(more) == pytest.approx(factor * float(less)) for more, less in ends)
+            assert float(back[name].value) == pytest.approx(1 / float(plain[name].value))
+            if method == "t":
+                assert back[name].low == pytest.approx(1 / plain[name].high)
