@@ -40,7 +40,7 @@ def explain(error: ValidationError, document: Document, model: type[BaseModel]) 
     missing: list[Fault] = []
     wanted: dict[Path, list[tuple[str, list[str]]]] = {}
     for entry in error.errors(include_url=False):
-        path = tuple(part for part in entry["loc"] if part != "[key]")
+        path = _place(document, tuple(part for part in entry["loc"] if part != "[key]"))
         kind, context = entry["type"], entry.get("ctx", {})
         if kind == "extra_forbidden":
             known = list(fields_at(model, path[:-1]))
@@ -64,8 +64,20 @@ def explain(error: ValidationError, document: Document, model: type[BaseModel]) 
                 place = place[:-1]
             wanted.setdefault(place, []).append(_allowed(kind, context, entry["msg"]))
     for path, options in wanted.items():
+        if isinstance(_value(document, path), list) and any(one.path[: len(path)] == path for one in faults + missing):
+            continue  # a list was meant, and what is wrong is in it
         faults.append(fault_at(document, path, _mismatch(_value(document, path), options, path in document.quoted)))
     return faults + [fault for fault in missing if fault.path not in meant]
+
+
+def _place(document: Document, path: Path) -> Path:
+    """`path` without the labels that pydantic puts in for the member of a union, as in (`table`, `list[Row]`, 0, `label`)."""
+    place: list[str | int] = []
+    for part in path:
+        inside = document.values.get(tuple(place)) is not None and _value(document, tuple(place))
+        if not (isinstance(inside, list) and isinstance(part, str)):
+            place.append(part)
+    return tuple(place)
 
 
 def fault_at(document: Document, path: Path, text: str, key: bool = False) -> Fault:
