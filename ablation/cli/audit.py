@@ -1,4 +1,4 @@
-"""`ablation audit ...`: look again at what a run did, from what it left on disk."""
+"""`ablation audit`: an independent path from a run's rollouts to its labels, and the weights that trained it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,67 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(no_args_is_help=True, help="Look again at what a run did, from what it left on disk.")
+from ablation.cli.default_command import DefaultCommand
+
+app = typer.Typer(
+    cls=DefaultCommand,
+    rich_markup_mode=None,
+    subcommand_metavar="[RUN] | COMMAND [ARGS]...",
+    help="""Check a run from what it left on disk.
+
+    `ablation audit RUN` reads the rollouts of the run folder RUN with code of its own, comes to every label by a path of its own,
+    and compares all that is stored, and the engine's verdict, with it. Without RUN: the usual run of the only locked plan.
+    Options of this check: `ablation audit run --help`.
+    """,
+)
 
 
-@app.callback()
-def _audit() -> None:
-    """Without this, typer would make the only command the group itself."""
+@app.command("run")
+def check(
+    run: Annotated[
+        Path | None, typer.Argument(metavar="RUN", help="The run folder; audited by its own copy of the plan.")
+    ] = None,
+    plan: Annotated[
+        Path | None, typer.Option("--plan", help="The locked plan. Without it and RUN: the only locked one in plans/.")
+    ] = None,
+    regrade: Annotated[bool, typer.Option("--regrade", help="Ask slow graders, too, whatever grades are stored.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """The default: every file of a run against its rollouts, and labels by a path of its own. `ablation audit RUN` is the same.
+
+    Exit 3: something differs, a line each. Exit 6: nothing differs, but something is missing.
+    """
+    from ablation.audit.run import audit_run
+    from ablation.report.audit_run_page import page
+
+    root, beside = _which(run, plan)
+    found = audit_run(root, plan=beside, regrade=regrade)
+    if as_json:
+        typer.echo(json.dumps(found.as_json(), ensure_ascii=False, allow_nan=False))
+    else:
+        typer.echo(page(found))
+    # a raised error would put a second object on stdout
+    raise typer.Exit(found.exit_code)
+
+
+def _which(run: Path | None, plan: Path | None) -> tuple[Path, Path | None]:
+    """(the run folder, the plan beside it; None if the folder is judged by its own copy). The plan is not read here: whatever is
+    wrong with it is for the audit to say."""
+    from ablation.errors import IncompleteError, UsageError
+    from ablation.plan.choose import choose_plan
+    from ablation.plan.lock import read_lock
+
+    if run is not None and not run.is_dir():
+        raise UsageError(f"{run}: there is no such run folder", hint="Run folders are at runs/NAME.")
+    if run is not None and plan is None:
+        return run, None
+    path = choose_plan(plan)
+    if run is None:
+        folder = path.parent.parent if path.resolve().parent.name == "plans" else path.parent
+        run = folder / "runs" / str(read_lock(path).content["plan"]["name"])
+        if not run.is_dir():
+            raise IncompleteError(f"{run}: there is no run of {path} yet", hint="`ablation run --all` makes one.")
+    return run, path
 
 
 @app.command()

@@ -1,0 +1,219 @@
+"""The audit of an update's weights, computed again from its rollouts by own code, one rollout at a time.
+
+A weight is the same at every counted token of a rollout, so shares and sums need the number of such tokens only. What depends on
+the trainer's logprobs (a KL term after update 1, a clip that cut something) cannot be computed without the model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ablation.audit.counts import Outcome
+from ablation.audit.stages import Rows
+
+HIGH_ENTROPY = 0.2
+"""Share of the update's tokens that the weighting `high_entropy` counts."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """`tokens` tokens of rollout `row` with one weight."""
+
+    row: int
+    weight: float
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """What the rollouts of an update give."""
+
+    s0: float
+    learning_rate: float
+    reward_mean: float
+    metrics: dict[str, Any]
+    weights: dict[str, Any] | None
+    """None where they need the model."""
+    why_not: str | None
+    no_signal: list[str]
+
+
+def fixed_scale(training: Mapping[str, Any], main_sweep: Sequence[Outcome]) -> float:
+    """s0: the plan's number, or the mean thinking length of the first family's untruncated sweep rollouts."""
+    if training["s0"] != "sweep":
+        return float(training["s0"])
+    lengths = [one.thinking_length for one in main_sweep if not one.truncated]
+    return sum(lengths) / len(lengths)
+
+
+def reference_lengths(sweep: Sequence[Outcome]) -> dict[str, float]:
+    """Cell -> mean thinking length of its clean rollouts."""
+    lengths: dict[str, list[int]] = defaultdict(list)
+    for one in sweep:
+        if one.clean:
+            lengths[one.cell].append(one.thinking_length)
+    return {cell: sum(own) / len(own) for cell, own in lengths.items()}
+
+
+def reward(one: Outcome, reference: Mapping[str, float], settings: Mapping[str, Any], truncation_penalty: float) -> float:
+    earned = 0.0 - settings["loop_penalty"] * one.looping - truncation_penalty * one.truncated
+    if one.clean:
+        expected = reference.get(one.cell) or 0.0
+        saved = max(-1.0, min(1.0, (expected - one.thinking_length) / expected)) if expected > 0 else 0.0
+        earned = 1.0 + settings["length_bonus"] * saved
+    return earned
+
+
+def weigh(
+    arm: Mapping[str, Any],
+    training: Mapping[str, Any],
+    rows: Rows,
+    found: Sequence[Outcome],
+    *,
+    reference: Mapping[str, float],
+    s0: float,
+    cap: int,
+    stored: Mapping[str, Any],
+) -> Weighed:
+    """The update in `rows`, whose rollouts came to `found`. `stored` is its `audit.json`."""
+    settings = dict(training["reward"]) | {name: value for name, value in (arm.get("reward") or {}).items() if value is not None}
+    rewards = [reward(one, reference, settings, arm.get("truncation_penalty") or 0.0) for one in found]
+    finite = [one.logprob for one in found if one.logprob is not None and math.isfinite(one.logprob)]
+    metrics = {
+        "logprob": math.fsum(finite) / len(finite) if finite else None,
+        "truncated_or_looping_share": sum(one.truncated_or_looping for one in found) / len(found),
+    }
+    learning_rate = arm.get("learning_rate") or training["learning_rate"]
+    common = {"s0": s0, "learning_rate": learning_rate, "reward_mean": math.fsum(rewards) / len(rewards), "metrics": metrics}
+    if arm.get("external") is not None:
+        return Weighed(**common, weights=None, why_not="a command outside this program trained it", no_signal=[])
+    advantages, no_signal = _advantages(arm, found, rewards)
+    why_not = None
+    if arm.get("kl") is not None and rows.info["update"] > 1:
+        why_not = "the KL term needs the logprobs of trainer and start"
+    elif arm.get("clip") is not None and stored["weights"].get("clipped_tokens") != 0:
+        why_not = "the clip needs the trainer's logprobs"
+    if why_not is not None:
+        return Weighed(**common, weights=None, why_not=why_not, no_signal=no_signal)
+    pieces = _pieces(arm, rows, found, advantages, set(no_signal), s0, cap)
+    whole = _sums(pieces, found, range(len(found)))
+    for name in ("source", "effort"):
+        labels = sorted({getattr(one, name) for one in found})
+        whole[f"by_{name}"] = {
+            label: _sums(pieces, found, [row for row, one in enumerate(found) if getattr(one, name) == label]) for label in labels
+        }
+    shares = {name: whole[name] for name in ("negative_share", "truncated_share", "kl_share")}
+    return Weighed(**common | {"metrics": metrics | shares}, weights=whole, why_not=None, no_signal=no_signal)
+
+
+def _groups(found: Sequence[Outcome]) -> dict[str, list[int]]:
+    groups: dict[str, list[int]] = defaultdict(list)
+    for row, one in enumerate(found):
+        groups[one.cell].append(row)
+    return groups
+
+
+def _advantages(arm: Mapping[str, Any], found: Sequence[Outcome], rewards: Sequence[float]) -> tuple[list[float], list[str]]:
+    """(advantage of each rollout, cells that teach nothing)."""
+    advantages, no_signal = [0.0] * len(found), []
+    for cell, group in _groups(found).items():
+        rows = [row for row in group if arm["truncated"] != "apart" or not found[row].truncated]
+        own = [rewards[row] for row in rows]
+        n = len(own)
+        if arm["baseline"] == "none":
+            if any(own):
+                for row in rows:
+                    advantages[row] = rewards[row]
+            else:
+                no_signal.append(cell)
+            continue
+        if n < 2 or max(own) == min(own):
+            no_signal.append(cell)
+            continue
+        average = math.fsum(own) / n
+        factor = n / (n - 1) if arm["baseline"] == "leave_one_out" else 1.0
+        spread = 1.0
+        if arm["scale"] == "std":
+            spread = math.sqrt(math.fsum((value - average) ** 2 for value in own) / (n - 1))
+            if spread == 0.0:
+                no_signal.append(cell)
+                continue
+        for row in rows:
+            advantages[row] = (rewards[row] - average) * factor / spread
+    return advantages, sorted(no_signal)
+
+
+def _pieces(
+    arm: Mapping[str, Any],
+    rows: Rows,
+    found: Sequence[Outcome],
+    advantages: Sequence[float],
+    no_signal: set[str],
+    s0: float,
+    cap: int,
+) -> list[Piece]:
+    kept = [arm["no_signal"] != "drop" or one.cell not in no_signal for one in found]
+    in_loss = [kept[row] and not (arm["truncated"] in ("apart", "mask") and one.truncated) for row, one in enumerate(found)]
+    lengths = [one.tokens if arm["tokens"] == "response" else one.weighted_length for one in found]
+    groups = _groups(found)
+    own = [max(0.0, a) if arm["advantages"] == "positive" else a for a in advantages]
+    own = [a if counted else 0.0 for a, counted in zip(own, in_loss, strict=True)]
+    counted_tokens = sum(length for length, counted in zip(lengths, in_loss, strict=True) if counted)
+    living = sum(any(in_loss[row] for row in group) for group in groups.values())
+    tau = _threshold(arm, rows, found, lengths, in_loss)
+    pieces = []
+    for row, one in enumerate(found):
+        group = [other for other in groups[one.cell] if in_loss[other]]
+        group_tokens = sum(lengths[other] for other in group)
+        unit = {
+            "rollout": (1, lengths[row]),
+            "grpo": (1, lengths[row]),
+            "token": (len(group), group_tokens),
+            "dapo": (sum(in_loss), counted_tokens),
+            "high_entropy": (sum(in_loss), counted_tokens),
+            "dr_grpo": (1, cap),
+            "prompt_mean": (sum(in_loss) / max(1, living), group_tokens),
+        }[arm["weighting"]]
+        weight = own[row] * s0 * unit[0] / unit[1] if unit[1] else 0.0
+        push = (-1.0 if one.truncated else 1.0) * arm["finish_push"] * s0 / lengths[row] if lengths[row] and kept[row] else 0.0
+        high = lengths[row]
+        if tau is not None:
+            high = int(np.count_nonzero(_entropy(arm, rows, one, row, lengths[row]) >= tau))
+        pieces += [Piece(row, weight + push, high), Piece(row, push, lengths[row] - high)]
+    return pieces
+
+
+def _entropy(arm: Mapping[str, Any], rows: Rows, one: Outcome, row: int, length: int) -> np.ndarray:
+    start = rows.ends[row] + (0 if arm["tokens"] == "response" else one.weighted_start)
+    return rows.tokens["top_entropy"][start : start + length]
+
+
+def _threshold(
+    arm: Mapping[str, Any], rows: Rows, found: Sequence[Outcome], lengths: Sequence[int], in_loss: Sequence[bool]
+) -> float | None:
+    """The entropy that the highest fifth of the counted tokens reach; None for a weighting that does not look at it."""
+    if arm["weighting"] != "high_entropy":
+        return None
+    values = [x for row, one in enumerate(found) if in_loss[row] for x in _entropy(arm, rows, one, row, lengths[row]).tolist()]
+    return sorted(values, reverse=True)[math.ceil(HIGH_ENTROPY * len(values)) - 1] if values else math.inf
+
+
+def _sums(pieces: Sequence[Piece], found: Sequence[Outcome], rows: Sequence[int]) -> dict[str, Any]:
+    wanted = set(rows)
+    own = [piece for piece in pieces if piece.row in wanted]
+    counted = {"rollouts": len(wanted), "weighted_tokens": sum(piece.tokens for piece in own if piece.weight)}
+    names = ("absolute_weight", "net_weight", "net_share", "negative_share", "truncated_share", "kl_share")
+    if not all(math.isfinite(piece.weight) for piece in own):
+        return counted | dict.fromkeys(names)
+    totals = [piece.weight * piece.tokens for piece in own]
+    absolute, net = math.fsum(map(abs, totals)), math.fsum(totals)
+    negative = math.fsum(-total for total in totals if total < 0)
+    truncated = math.fsum(abs(total) for piece, total in zip(own, totals, strict=True) if found[piece.row].truncated)
+    shares = [part / absolute if absolute else None for part in (net, negative, truncated, 0.0)]
+    return counted | dict(zip(names, (absolute, net, *shares), strict=True))
