@@ -15,14 +15,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ablation.errors import IncompleteError, IntegrityError
-from ablation.measures.bootstrap import Estimate, estimate
+from ablation.measures.bootstrap import estimate
+from ablation.measures.estimate import Estimate
+from ablation.measures.ratio_of_sums import sums_ratio
 from ablation.plan.model import Loops, Statistics
 from ablation.problems.agent_states import AgentState
 from ablation.problems.tool_calls import Turn, judge_turn
@@ -148,15 +149,8 @@ def agent_ratios(subject: Turns, reference: Turns, settings: Statistics) -> dict
     sums = np.stack([np.bincount(of, weights=one.thinking, minlength=len(tasks)) for one in (subject, reference)], axis=1)
     return {
         "agent_turn": estimate(typical, by_task, lambda s: np.exp(s[:, 0] / s[:, 1]), settings),
-        "agent_tokens": _sums_ratio(sums, settings),
+        "agent_tokens": sums_ratio(sums, settings),
     }
-
-
-def _sums_ratio(sums: np.ndarray, settings: Statistics) -> Estimate:
-    total, below = (int(one) for one in sums.sum(axis=0))
-    if not below:
-        return Estimate(None, clusters=len(sums), reason="no_reference")
-    return estimate(Fraction(total, below), sums, lambda s: s[:, 0] / s[:, 1], settings)
 
 
 def state_ratios(subject: Turns, reference: Turns) -> dict[str, float]:

@@ -147,13 +147,20 @@ def test_without_labels_only_what_the_text_says():
         (lambda rows: [*rows, ("x", "plain", "low", "fine")], IntegrityError, "label of x@low: there is no such answer"),
         (lambda rows: [("harmful-0", "plain", "low", "fine"), *rows[1:]], IntegrityError, "the category is `plain`, the prompt's is `harmful`"),
         (lambda rows: [("harmful-0", "harmful", "low", "fine"), *rows[1:]], IntegrityError, "`fine` is no label of category `harmful`"),
-        (lambda rows: [("harmful-0", "harmful", "low", "missing_answer"), *rows[1:]], IntegrityError, "`missing_answer`, and the answer is there"),
     ],
 )  # fmt: skip
 def test_labels_that_do_not_fit_the_answers(change, error, said):
     stage, given = smoke(labels())
     with pytest.raises(error, match=said):
         safety_measures(stage, PROMPTS, change(given), Loops())
+
+
+def test_an_empty_answer_has_no_other_label_and_one_of_tags_alone_is_missing_too():
+    stage, given = smoke(labels(harmful=["missing_answer"]))
+    with pytest.raises(IntegrityError, match="label of harmful-0@low: `refused`, and there is no visible answer"):
+        safety_measures(stage, PROMPTS, [("harmful-0", "harmful", "low", "refused"), *given[1:]], Loops())
+    found = measured(labels(harmful=["missing_answer"] * 2), answers={("harmful-0", "low"): "</think>"})
+    assert (found["missing_answer"], found["by_category"]["harmful"]) == (2, {"missing_answer": 2, "refused": 8})
 
 
 def test_an_answer_to_no_prompt_and_two_to_one():
