@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from ablation.measures.bootstrap import REASONS, Estimate
-from ablation.plan.rules import COUNT_MEASURES, OPERATORS, Rule
+from ablation.plan.rules import ALL_COUNTS, OPERATORS, Rule
 from ablation.plan.words import NAMES, rule_in_words
 from ablation.verdict.exact import exact
 
@@ -36,6 +36,10 @@ class Figures:
     """COMPUTED or REPORTED."""
     absent: Mapping[str, str] = field(default_factory=dict)
     """Measure -> why it is not known, where that can be said."""
+    intervals: Mapping[str, Estimate] = field(default_factory=dict)
+    """Measure -> subject minus reference, with its interval."""
+    rates: Mapping[str, Estimate] = field(default_factory=dict)
+    """Measure -> the subject's count / its rollouts, with its interval; `correct_rate` is in the plan's estimand."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,8 @@ class RuleResult:
     reason: str | None = None
     reference: str = "the sweep"
     """What a change or ratio is taken against, in words."""
+    estimate: Estimate | None = None
+    """Where the number is from, if it has an interval."""
 
     @property
     def words(self) -> str:
@@ -58,18 +64,21 @@ class RuleResult:
     def as_json(self) -> dict[str, Any]:
         value = None if self.value is None else number(self.value)
         rule = {name: getattr(self.rule, name) for name in ("name", "measure", "compare", "op", "limit")}
-        return rule | {"holds": self.holds, "value": value, "how": self.how, "reason": self.reason, "words": self.words}
+        estimate = None if self.estimate is None else self.estimate.as_json()
+        said = {"holds": self.holds, "value": value, "how": self.how, "reason": self.reason, "words": self.words}
+        return rule | said | {"estimate": estimate}
 
 
 def judge(rule: Rule, figures: Figures, reference: str = "the sweep") -> RuleResult:
     """Test `rule`: the exact value, `op`, the exact limit. The limit itself passes exactly when `op` has an `=`."""
-    value, reason = _value(rule, figures)
+    found = _estimate(rule, figures)
+    value, reason = _value(rule, figures) if found is None else _of_estimate(rule, found)
     if value is not None:
-        return RuleResult(rule, OPERATORS[rule.op](value, exact(rule.limit)), value, figures.how, None, reference)
+        return RuleResult(rule, OPERATORS[rule.op](value, exact(rule.limit)), value, figures.how, None, reference, found)
     if rule.name in figures.stated:
-        return RuleResult(rule, figures.stated[rule.name], None, STATED, None, reference)
+        return RuleResult(rule, figures.stated[rule.name], None, STATED, None, reference, found)
     how = NOT_REPORTED if figures.how == REPORTED else UNDEFINED
-    return RuleResult(rule, None, None, how, reason, reference)
+    return RuleResult(rule, None, None, how, reason, reference, found)
 
 
 def out_of_reach(rule: Rule, figures: Figures) -> str | None:
@@ -77,7 +86,7 @@ def out_of_reach(rule: Rule, figures: Figures) -> str | None:
 
     A change of a count is from -reference to rollouts - reference.
     """
-    if rule.compare != "change" or rule.measure not in COUNT_MEASURES:
+    if rule.compare != "change" or rule.measure not in ALL_COUNTS:
         return None
     start, rollouts = figures.reference.get(rule.measure), figures.subject.get("rollouts", figures.reference.get("rollouts"))
     falls = rule.op in ("<", "<=")
@@ -98,25 +107,49 @@ def number(value: Fraction) -> int | float:
     return value.numerator if value.denominator == 1 else float(value)
 
 
+def _estimate(rule: Rule, figures: Figures) -> Estimate | None:
+    """The estimate that the rule's number is taken from; None if there is none, or if it is a plain number."""
+    kind = rule.compare.partition("_")[0]
+    if rule.measure == "correct_rate" and kind == "value":
+        return figures.rates.get(rule.measure)
+    if kind == "change" and rule.compare == "change" and rule.measure != "correct_rate":
+        return None
+    return {"ratio": figures.ratios, "change": figures.intervals, "rate": figures.rates}.get(kind, {}).get(rule.measure)
+
+
+def _of_estimate(rule: Rule, found: Estimate) -> tuple[Fraction | None, str | None]:
+    end = rule.compare.partition("_")[2]
+    value = {"": found.value, "low": found.low, "high": found.high}[end]
+    if value is not None:
+        return exact(value), None
+    reason = REASONS.get(found.reason or "", "the source gives no interval")
+    if found.reason == "few_clusters":
+        reason += f" ({found.clusters})"
+    bound = getattr(found, "bound", None)
+    if end and bound is not None:
+        level = "" if found.level is None else f"{100 * found.level:g}% "
+        reason += f"; the exact {level}bound is {bound[0]:.3g} to {bound[1]:.3g}"
+    return None, reason
+
+
 def _value(rule: Rule, figures: Figures) -> tuple[Fraction | None, str | None]:
-    """(the number that the rule tests, None) or (None, why there is none)."""
+    """(the number that the rule tests, None) or (None, why there is none), where no estimate has it."""
     measure = rule.measure
     own, other = figures.subject.get(measure), figures.reference.get(measure)
-    if rule.compare == "value":
-        return (None, _missing(measure, figures)) if own is None else (exact(own), None)
+    if rule.compare == "value" and own is not None:
+        return exact(own), None
     if rule.compare == "change":
         if own is not None and other is not None:
             return exact(own) - exact(other), None
         if figures.changes.get(measure) is not None:
             return exact(figures.changes[measure]), None
-        return None, _missing(measure, figures)
-    ratio = figures.ratios.get(measure)
-    if ratio is None:
+    if rule.compare == "rate" and own is not None and figures.subject.get("rollouts"):
+        return Fraction(own, figures.subject["rollouts"]), None
+    if rule.compare.startswith("ratio"):
         return None, f"`{measure}` has no ratio here"
-    found = {"ratio": ratio.value, "ratio_low": ratio.low, "ratio_high": ratio.high}[rule.compare]
-    if found is None:
-        return None, REASONS.get(ratio.reason or "", "the source gives no interval")
-    return exact(found), None
+    if rule.compare.endswith(("_low", "_high")) and measure not in figures.absent:
+        return None, f"`{measure}` has no interval here"
+    return None, _missing(measure, figures)
 
 
 def _signed(count: int | float) -> str:
@@ -126,6 +159,6 @@ def _signed(count: int | float) -> str:
 def _missing(measure: str, figures: Figures) -> str:
     if measure in figures.absent:
         return figures.absent[measure]
-    if measure in COUNT_MEASURES:
+    if measure in ALL_COUNTS:
         return f"there is no count of `{measure}`"
     return f"`{measure}` is undefined or was not measured"

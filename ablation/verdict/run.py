@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 from ablation.errors import IncompleteError, IntegrityError
 from ablation.files import parse_json, sha256_file
-from ablation.measures.compare import ratios
 from ablation.measures.measure import measure
 from ablation.plan.choose import command_options
 from ablation.plan.extension import check_rules
@@ -30,6 +29,7 @@ from ablation.rollouts.seen import check_lock_copy, deviations_of_run
 from ablation.rollouts.stage import Stage
 from ablation.rollouts.store import read_stage, stage_is_complete
 from ablation.verdict.completeness import check_pairing, check_stage_of_plan, missing_rollouts
+from ablation.verdict.figures import figures_of
 from ablation.verdict.labels import judge_damage, missing_reasons, replication
 from ablation.verdict.model import (
     FROM_ROLLOUTS,
@@ -43,7 +43,6 @@ from ablation.verdict.model import (
     SectionVerdict,
     Verdict,
 )
-from ablation.verdict.rules import Figures
 from ablation.verdict.steps import steps_taken
 
 AUDITED = ("negative_share", "net_share", "truncated_share", "kl_share")
@@ -267,10 +266,10 @@ class _Reader:
         self.notes += check_pairing(sweep[0], stage, folder)
         own = self._outcomes(folder, stage)
         measured = measure(own)
-        compared = ratios(own, sweep[1], (measured, sweep[2]), self.plan.statistics)
         infos = (sweep[0].info, stage.info)
         absent = absent_measures(infos[0]) | absent_measures(infos[1])
-        found = judge_damage(family, arm, rules, Figures(measured, sweep[2], ratios=compared, absent=absent))
+        figures = figures_of(rules, (own, sweep[1]), (measured, sweep[2]), self.plan.statistics, absent=absent)
+        found = judge_damage(family, arm, rules, figures)
         return replace(found, marks=marks(infos))
 
     def _stop(self, path: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from ablation.plan.rules import Rule
+from ablation.plan.phase2 import Guard
 from ablation.report.verdict_tables import arms_in_words, print_verdict, shown_number
 from ablation.verdict.reported import judge_reported
 from ablation.verdict.rules import COMPUTED, RuleResult
@@ -180,5 +180,5 @@ def test_no_color_is_respected(monkeypatch):
     ],
 )
 def test_a_printed_number_is_on_its_side_of_the_limit(value, op, limit, compare, measure, shown):
-    rule = Rule(name="r", measure=measure, compare=compare, op=op, limit=limit)
+    rule = Guard(name="r", measure=measure, compare=compare, op=op, limit=limit)
     assert shown_number(RuleResult(rule, True, Fraction(value), COMPUTED)) == shown
