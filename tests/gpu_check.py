@@ -110,7 +110,7 @@ def quickstart_update(folder: Path) -> bool:
     started = time.perf_counter()
     with open_study(gate(plan), folder / "run", PlainReporter()) as study:
         study.run_arm("main", "N")
-        device = study.policy.device.type
+        device = study.models.policy.device.type
     complete = (folder / "run" / "main" / "N" / "readout" / "measures.json").is_file()
     return row("quickstart: sweep, one update, readout", f"{time.perf_counter() - started:.0f} s on {device}", complete)
 

@@ -43,7 +43,7 @@ def rows() -> list[Row]:
         lock_plan(plan)
         started = time.perf_counter()
         with open_study(gate(plan), folder / "run", PlainReporter()) as study:
-            watch = Stopwatch(study.policy)
+            watch = Stopwatch(study.models.policy)
             study.run_all()
         total = time.perf_counter() - started
     finally:
