@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from ablation.cli import (
     arms,
     audit,
+    blind,
     grade,
     import_rollouts,
     journal,
@@ -63,6 +64,7 @@ app = typer.Typer(
 app.add_typer(plan.app, name="plan")
 app.add_typer(arms.app, name="arms")
 app.add_typer(audit.app, name="audit")
+app.add_typer(blind.app, name="blind")
 app.command("grade")(grade.grade)
 app.command("import")(import_rollouts.import_rollouts)
 app.add_typer(journal.app, name="journal")

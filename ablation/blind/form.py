@@ -1,0 +1,205 @@
+"""Ratings that somebody filled in elsewhere: a JSON file, read whole or not at all, every fault with its line and field."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from ablation.blind.batch import Batch, Item
+from ablation.blind.ratings import FILE, Ratings, Reply
+from ablation.errors import UsageError
+
+_TOP = ("ablation_ratings", "batch_sha256", "blinded", "ratings")
+_SPACE = re.compile(r"[ \t\r\n]*")
+_LIMIT = 10_000_000
+_NOTE = 10_000
+
+
+def read_form(path: Path, batch: Batch, have: Ratings) -> list[Reply]:
+    """The replies in the file `path`; `have`: what this rater said before.
+
+    Raises `UsageError` naming file, line and field: no JSON, another batch, not blinded, an unknown item, one that was rated
+    before (in the file or earlier), a question without an answer, an answer of the wrong type, an unknown field.
+    """
+    text = _text(path)
+    content, lines = _parse(path, text)
+
+    def wrong(line: int, field: str, what: str, hint: str) -> UsageError:
+        return UsageError(f"{path}:{line}: {field}: {what}", hint=hint)
+
+    for name in _TOP:
+        if name not in content:
+            raise wrong(1, name, "is missing", "Fill in `form.json` as it was made; it has this field.")
+    for name in content:
+        if name not in _TOP:
+            raise wrong(lines[name], name, "is no field of this form", f"Fields: {', '.join(_TOP)}.")
+    if content["ablation_ratings"] != 1 or isinstance(content["ablation_ratings"], bool):
+        raise wrong(
+            lines["ablation_ratings"],
+            "ablation_ratings",
+            f"found {_json(content['ablation_ratings'])}, not 1",
+            "Use the form of this batch.",
+        )
+    if content["batch_sha256"] != batch.sha256:
+        raise wrong(
+            lines["batch_sha256"],
+            "batch_sha256",
+            "these are ratings of another batch",
+            f"This one is {batch.sha256}; nothing was taken.",
+        )
+    if content["blinded"] is not True:
+        found = "nothing" if content["blinded"] is None else _json(content["blinded"])
+        hint = "true, if nobody told the rater whose answers these are; other ratings are never pooled."
+        raise wrong(lines["blinded"], "blinded", f"found {found}, not true", hint)
+    if not isinstance(content["ratings"], list) or not content["ratings"]:
+        raise wrong(lines["ratings"], "ratings", "is not a list of ratings", "One object an item.")
+    replies, first = [], {one.item: 0 for one in have.replies}
+    for place, row in enumerate(content["ratings"]):
+        line, field = lines[("ratings", place)], f"ratings[{place}]"
+        if not isinstance(row, dict):
+            raise wrong(line, field, f"found {_json(row)}, not an object", "One object an item.")
+        number = row.get("item")
+        item = batch.item(number)
+        if item is None:
+            found = "is missing" if "item" not in row else f"there is no item {_json(number)}"
+            raise wrong(line, f"{field}.item", found, f"Items of this batch are numbered 1 to {len(batch)}.")
+        if item.number in first:
+            before = f"in line {first[item.number]}" if first[item.number] else f"by `{have.rater}` earlier"
+            raise wrong(
+                line, f"{field}.item", f"item {item.number} was rated {before}", "A rating is given once, and never replaced."
+            )
+        first[item.number] = line
+        replies.append(
+            _reply(row, item, lambda name, what, hint, line=line, field=field: wrong(line, f"{field}.{name}", what, hint))
+        )
+    return replies
+
+
+def _reply(row: dict[str, Any], item: Item, wrong: Any) -> Reply:
+    for name in row:
+        if name not in ("item", "note", *item.fields):
+            raise wrong(name, "is no field of a rating", f"Fields: item, {', '.join(item.fields)}, note.")
+    for name in item.fields:
+        if name not in row or row[name] is None:
+            raise wrong(
+                name, f"item {item.number} has no answer to this question", "Every question is answered; nothing was taken."
+            )
+        if fault := item.fault(name, row[name]):
+            raise wrong(name, fault, "Nothing was taken.")
+    note = row.get("note", "")
+    if not isinstance(note, str) or len(note) > _NOTE:
+        raise wrong("note", f"is not a text of at most {_NOTE:,} characters", "Write it in quotes, or leave it out.")
+    return Reply(item.number, {name: row[name] for name in item.fields}, FILE, note=note)
+
+
+def _text(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: could not be read: {error.strerror or error}", hint="Check the path of the ratings.") from None
+    if len(data) > _LIMIT:
+        raise UsageError(f"{path}: is larger than {_LIMIT:,} bytes", hint="A form of ratings is small; is this another file?")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise UsageError(f"{path}:{line}: is not UTF-8", hint="Save the file as UTF-8.") from None
+
+
+class _Twice(ValueError):
+    """A field that is there twice."""
+
+
+def _parse(path: Path, text: str) -> tuple[dict[str, Any], dict[Any, int]]:
+    """(the object, the line of each of its fields and of each rating, as `("ratings", place)`)."""
+    content: dict[str, Any] = {}
+    lines: dict[Any, int] = {}
+    reader = _Reader(text)
+    try:
+        reader.take("{")
+        while not reader.at_end("}", content):
+            line, name = reader.line, reader.value()
+            if not isinstance(name, str) or name in content:
+                raise _Twice(name)
+            reader.take(":")
+            lines[name] = line
+            if name == "ratings" and reader.next == "[":
+                rows: list[Any] = []
+                reader.take("[")
+                while not reader.at_end("]", rows):
+                    lines[("ratings", len(rows))] = reader.line
+                    rows.append(reader.value())
+                content[name] = rows
+            else:
+                content[name] = reader.value()
+        reader.finish()
+    except _Twice as error:
+        raise UsageError(f"{path}:{reader.line}: {error}: is there twice", hint="Keep one of them.") from None
+    except json.JSONDecodeError as error:
+        raise UsageError(
+            f"{path}:{error.lineno}: is not JSON: {error.msg} (column {error.colno})", hint="Compare it with `form.json`."
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path}:{reader.line}: cannot be read: {error}", hint="Compare it with `form.json`.") from None
+    return content, lines
+
+
+class _Reader:
+    """JSON from left to right, so that the line of every rating is known."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.at = text, 0
+        self.decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_number)
+
+    @property
+    def next(self) -> str:
+        self.at = _SPACE.match(self.text, self.at).end()  # type: ignore[union-attr]
+        return self.text[self.at : self.at + 1]
+
+    @property
+    def line(self) -> int:
+        self.next  # noqa: B018 - moves past white space
+        return self.text.count("\n", 0, self.at) + 1
+
+    def take(self, sign: str) -> None:
+        if self.next != sign:
+            raise json.JSONDecodeError(f"Expecting {sign!r}", self.text, self.at)
+        self.at += 1
+
+    def value(self) -> Any:
+        self.next  # noqa: B018
+        value, self.at = self.decoder.raw_decode(self.text, self.at)
+        return value
+
+    def at_end(self, sign: str, before: Any) -> bool:
+        """Whether the list or object ends here; takes the sign, or the comma between two members."""
+        if self.next == sign:
+            self.at += 1
+            return True
+        if before:
+            self.take(",")
+        return False
+
+    def finish(self) -> None:
+        if self.next:
+            raise json.JSONDecodeError("Extra data", self.text, self.at)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise _Twice(name)
+        found[name] = value
+    return found
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text[:40]} is no number")
+
+
+def _json(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:57] + "..."

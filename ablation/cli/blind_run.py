@@ -1,0 +1,110 @@
+"""What the commands of the blinded read share: the run, the comparison, and a journal that is open for one event at a time."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from ablation.blind.ratings import Reply
+    from ablation.blind.state import ReadState
+    from ablation.plan.lock import LockedPlan
+    from ablation.rollouts.blind_record import BlindFolder
+    from ablation.study.journal import Journal
+
+SET = Annotated[str, typer.Argument(metavar="SET", help="held-out: pairs of answers; safety: single answers to label.")]
+SUBJECT = Annotated[
+    str, typer.Option("--subject", metavar="ARM@UPDATES", help="The checkpoint that was compared, for instance N@5.")
+]
+PLAN = Annotated[Path | None, typer.Option("--plan", help="The locked plan. Left out: the only locked one in plans/.")]
+RUN = Annotated[Path | None, typer.Option("--run", help="The run folder. Left out: runs/NAME.")]
+KEY = Annotated[Path | None, typer.Option("--key", help="The sealed key. Left out: plans/NAME.keys/SET-SUBJECT.json.")]
+RATER = Annotated[str, typer.Option("--rater", metavar="NAME", help="Whose ratings these are.")]
+JSON = Annotated[bool, typer.Option("--json", help="One JSON object on stdout; everything else goes to stderr.")]
+
+
+@dataclass(frozen=True)
+class BlindRun:
+    """A comparison of a run."""
+
+    locked: LockedPlan
+    folder: BlindFolder
+    options: str
+    """For printed commands: which set, subject, plan and run."""
+
+    @property
+    def root(self) -> Path:
+        return self.folder.run.root
+
+    @contextmanager
+    def journal(self, check: bool = False) -> Iterator[Journal]:
+        """The run's journal, open and nobody else's; `check`: all of the run folder is compared with it first."""
+        from ablation.rollouts.journal_chain import check_journal
+        from ablation.study.journal import Journal
+        from ablation.study.runlock import exclusive
+
+        with exclusive(self.root):
+            if check:
+                check_journal(self.root, self.locked.digest)
+            journal = Journal(self.folder.run.journal, self.locked.digest)
+            try:
+                yield journal
+            finally:
+                journal.close()
+
+    def state(self, check: bool = False) -> ReadState:
+        """The read as it is now; `check` as in `journal`. Nothing is held open."""
+        from ablation.blind.state import read_state
+        from ablation.rollouts.journal_chain import check_journal, read_journal
+
+        events = check_journal(self.root, self.locked.digest).events if check else read_journal(self.folder.run.journal)
+        return read_state(self.folder, self.locked.plan, events)
+
+    def add(self, rater: str) -> Callable[[list[Reply]], None]:
+        """What keeps replies of `rater`, all or none."""
+        from ablation.blind.ratings import add_replies
+        from ablation.blind.state import read_state
+
+        def keep(replies: list[Reply]) -> None:
+            with self.journal() as journal:
+                state = read_state(self.folder, self.locked.plan, journal.events)
+                raters = state.settings.raters
+                add_replies(self.folder, state.batch, rater, replies, raters, journal.events, journal.append)
+
+        return keep
+
+
+def find_comparison(name: str, subject: str, plan: Path | None, run: Path | None) -> BlindRun:
+    """The comparison of `subject` on the set `name`. Raises `UsageError` if the run has none of that name."""
+    from shlex import quote
+
+    from ablation.cli.run_folder import find_run
+    from ablation.errors import UsageError
+    from ablation.rollouts.blind_record import BlindFolder
+    from ablation.rollouts.folder import RunFolder
+
+    if not re.fullmatch(r"[a-z][a-z-]{0,30}", name):
+        raise UsageError(f"`{name}` is no set", hint="held-out or safety.")
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*@\d{1,6}", subject):
+        raise UsageError(f"--subject: `{subject}` is no checkpoint", hint="ARM@UPDATES, for instance N@5.")
+    locked, root, options = find_run(plan, run)
+    if not root.is_dir():
+        raise UsageError(f"{root}: there is no such run folder")
+    folder = BlindFolder(RunFolder(root), name, subject)
+    if not folder.root.parent.is_dir():
+        raise UsageError(
+            f"{folder.root.parent}: there is no such comparison", hint=f"`ablation evaluate {name} --subject {subject}` makes it."
+        )
+    own = f" --run {quote(str(run))}" if options is None and run is not None else options or ""
+    return BlindRun(locked, folder, f"{name} --subject {quote(subject)}{own}")
+
+
+def print_json(content: dict[str, Any]) -> None:
+    typer.echo(json.dumps(content, ensure_ascii=False))
