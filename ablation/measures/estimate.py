@@ -23,6 +23,7 @@ METHODS = {
     "percentile": "percentile bootstrap over clusters",
     "expanded": "expanded percentile bootstrap over clusters",
     "t": "t interval over clusters (jackknife)",
+    "welch": "Welch t interval over training seeds",
     "wilson": "Wilson score interval with the effective number of rollouts",
 }
 """How an interval was made."""

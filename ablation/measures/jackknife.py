@@ -22,7 +22,7 @@ class Jackknife(NamedTuple):
 
     centre: float
     error: float
-    freedom: int
+    freedom: float
 
 
 def jackknife(columns_KM: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray], *, log: bool) -> Jackknife | None:

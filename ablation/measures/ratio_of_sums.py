@@ -24,7 +24,7 @@ def ratio_of_sums(columns_K4: np.ndarray, settings: Statistics, *, reason: str =
     if not (b and c and d):
         return Estimate(None, clusters=len(columns_K4), reason=reason, missing=missing)
     value = Fraction(a * d, b * c)
-    return estimate(value, columns_K4, _ratio, settings, missing=missing)
+    return estimate(value, columns_K4, pooled_ratio, settings, missing=missing)
 
 
 def sums_ratio(columns_K2: np.ndarray, settings: Statistics, *, missing: int = 0) -> Estimate:
@@ -35,5 +35,6 @@ def sums_ratio(columns_K2: np.ndarray, settings: Statistics, *, missing: int = 0
     return estimate(Fraction(a, c), columns_K2, lambda s: s[:, 0] / s[:, 1], settings, missing=missing)
 
 
-def _ratio(sums_RM: np.ndarray) -> np.ndarray:
+def pooled_ratio(sums_RM: np.ndarray) -> np.ndarray:
+    """(A / B) / (C / D) of sums [R, 4]."""
     return (sums_RM[:, 0] / sums_RM[:, 1]) / (sums_RM[:, 2] / sums_RM[:, 3])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ablation.measures.clusters import Pair
 from ablation.measures.estimate import Estimate
 from ablation.measures.ratio_of_sums import ratio_of_sums
@@ -19,6 +21,10 @@ def tokens_per_correct_ratio(subject: Outcomes, reference: Outcomes, settings: S
 
 def of_pair(pair: Pair, settings: Statistics) -> Estimate:
     """The same of models that are gathered by cluster already."""
+    return ratio_of_sums(columns(pair), settings, reason="zero_correct", missing=pair.missing)
+
+
+def columns(pair: Pair) -> np.ndarray:
+    """Sums by cluster of the subject's tokens and correct answers and of the reference's, float64 [K, 4]."""
     subject, reference = pair.subject, pair.reference
-    columns = pair.columns([subject.total_tokens, subject.correct], [reference.total_tokens, reference.correct])
-    return ratio_of_sums(columns, settings, reason="zero_correct", missing=pair.missing)
+    return pair.columns([subject.total_tokens, subject.correct], [reference.total_tokens, reference.correct])
