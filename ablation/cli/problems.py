@@ -23,15 +23,21 @@ _SHOWN = 20
 @app.command()
 def check(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="JSONL or Parquet files.", show_default=False)],
+    kind: Annotated[str, typer.Option("--kind", help="What they hold: problems, agent or safety.")] = "problems",
     as_json: _JSON = False,
 ) -> None:
     """Grade every gold against itself and canonical code against its tests, and look for problems that are there twice.
 
-    Exit code 2 if one fails.
+    Exit code 2 if one fails. Agent states and safety prompts (`--kind`) are read and counted; the first fault is named.
     """
-    from ablation.errors import ExitCode
+    from ablation.errors import ExitCode, UsageError
     from ablation.problems.check import check_files
 
+    if kind in ("agent", "safety"):
+        _check_set(files, kind, as_json)
+        return
+    if kind != "problems":
+        raise UsageError(f"--kind: found `{kind}`", hint="problems, agent or safety.")
     found = check_files(files)
     if as_json:
         typer.echo(
@@ -53,6 +59,23 @@ def check(
         _print(found)
     if not found.good:
         raise typer.Exit(int(ExitCode.USAGE))
+
+
+def _check_set(files: list[Path], kind: str, as_json: bool) -> None:
+    from ablation.problems.check_sets import count_safety, count_states
+
+    count, what = (count_states, "states") if kind == "agent" else (count_safety, "prompts")
+    counts = {str(path): count(path) for path in files}
+    if as_json:
+        typer.echo(json.dumps({"kind": kind, "files": counts}, indent=2, ensure_ascii=False))
+        return
+    for path, found in counts.items():
+        groups = found["tasks" if kind == "agent" else "categories"]
+        width = max(map(len, groups))
+        for name, size in groups.items():
+            say(f"{name:<{width}} {size:>6}")
+        more = f" of {len(groups)} tasks; tools: {', '.join(found['tools'])}" if kind == "agent" else ""
+        say(f"{path}: {found[what]} {what}{more}")
 
 
 def _print(found: Any) -> None:

@@ -1,8 +1,10 @@
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+import ablation
 from ablation.cli.main import app
 from ablation.errors import UsageError
 
@@ -36,6 +38,40 @@ def test_check_ends_with_2_and_says_why(tmp_path):
     told = json.loads(run("check", path, "--json").stdout)
     assert (told["good"], told["files"], len(told["failed"]), len(told["repeated"])) == (False, {str(path): 3}, 1, 1)
     assert told["counts"] == [{"source": "sums", "grader": "math", "problems": 3}]
+
+
+EXAMPLES = Path(ablation.__file__).parent / "assets" / "examples"
+
+
+def test_agent_states_and_safety_prompts_are_counted():
+    states, prompts = EXAMPLES / "agent-states.jsonl", EXAMPLES / "safety-prompts.jsonl"
+    done = run("check", "--kind", "agent", states)
+    assert (done.exit_code, done.stdout.splitlines()) == (0, [
+        "mend-mean        3",
+        "find-unused      2",
+        "count-lines      1",
+        f"{states}: 6 states of 3 tasks; tools: read_file, run",
+    ])  # fmt: skip
+    done = run("check", "--kind", "safety", prompts)
+    assert (done.exit_code, done.stdout.splitlines()) == (0, [
+        "harmful         2",
+        "borderline      2",
+        "injection       2",
+        "plain           2",
+        f"{prompts}: 8 prompts",
+    ])  # fmt: skip
+    told = json.loads(run("check", "--kind", "safety", "--json", prompts).stdout)
+    counts = {"harmful": 2, "borderline": 2, "injection": 2, "plain": 2}
+    assert told == {"kind": "safety", "files": {str(prompts): {"prompts": 8, "categories": counts}}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [("safety", "agent-states.jsonl:1: unknown field `task`"), ("tools", "--kind: found `tools`")],
+)
+def test_a_set_of_another_kind_is_refused(kind, said):
+    error = run("check", "--kind", kind, EXAMPLES / "agent-states.jsonl").exception
+    assert isinstance(error, UsageError) and said in error.message
 
 
 def test_make_writes_a_set_once(tmp_path):

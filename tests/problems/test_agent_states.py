@@ -2,6 +2,7 @@
 
 import copy
 import json
+from pathlib import Path
 
 import pytest
 
@@ -146,3 +147,11 @@ def test_a_file_without_states_and_a_file_that_is_not_there(tmp_path):
         load(tmp_path, "")
     with pytest.raises(UsageError, match="could not be read: No such file"):
         load_states(tmp_path / "none.jsonl")
+
+
+def test_the_example_of_the_reference_can_be_read(tmp_path):
+    page = (Path(__file__).parents[2] / "plans" / "README.md").read_text()
+    (state,) = load(tmp_path, json.loads(page.split("#### Agent states")[1].split("```json\n")[1].split("```")[0])).values()
+    assert (state.id, state.task, [message["role"] for message in state.messages]) == (
+        *("mean-2", "mend-mean"), ["system", "user", "assistant", "tool"],
+    )  # fmt: skip
