@@ -222,7 +222,7 @@ class Sandbox:
 
     def end(self) -> None:
         """End all processes of the sandbox and wait until they are gone; what they wrote can still be read."""
-        if self.process.returncode is not None:
+        if self.process.returncode is not None and self._init_process is None:
             return
         if self._init_process is not None:
             with contextlib.suppress(ProcessLookupError):
