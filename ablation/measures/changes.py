@@ -50,4 +50,4 @@ def change(pair: Pair, name: str, settings: Statistics) -> Estimate:
         return found
     unit = 1 if name == "correct_rate" else len(pair.subject)
     low, high = agreeing_clusters(float(sums_K[0] / sizes_K[0]), len(sizes_K), settings.level, -1.0, 1.0)
-    return replace(found, bound=(unit * low, unit * high))
+    return replace(found, level=settings.level, bound=(unit * low, unit * high))

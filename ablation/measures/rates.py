@@ -61,7 +61,8 @@ def rate(counts_K: np.ndarray, sizes_K: np.ndarray, settings: Statistics, *, mis
     bound = agreeing_clusters(p, clusters, settings.level, 0.0, 1.0) if agree and equal else None
     if interval_method(clusters, settings) is None or agree:
         reason = "few_clusters" if interval_method(clusters, settings) is None else "degenerate"
-        return Estimate(value, clusters=clusters, reason=reason, estimand=estimand, bound=bound, missing=missing)
+        level = None if bound is None else settings.level
+        return Estimate(value, None, None, level, clusters, reason, estimand=estimand, bound=bound, missing=missing)
     from scipy.special import stdtrit
 
     trials = effective_rollouts(counts_K, sizes_K, p, estimand)
