@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,9 @@ from ablation.errors import IntegrityError
 from ablation.plan.model import Plan
 from ablation.rollouts.imported import has_seeds, is_imported, is_retokenized, prompt_kind
 from ablation.rollouts.stage import Stage
+
+Cells = Sequence[tuple[str, str]]
+"""(problem, effort) pairs."""
 
 
 def check_stage_of_plan(stage: Stage, plan: Plan, digest: str, who: tuple[str, str, str, int], folder: Path) -> None:
@@ -35,8 +39,13 @@ def check_stage_of_plan(stage: Stage, plan: Plan, digest: str, who: tuple[str, s
 
 def missing_rollouts(stage: Stage, plan: Plan, folder: Path) -> str | None:
     """A sentence if rollouts of the plan's cells are missing. Raises `IntegrityError` for one that the plan does not have."""
-    rollouts = range(plan.training.rollouts_per_cell)
-    wanted = {(problem, effort, index) for problem, effort in plan.cells for index in rollouts}
+    what = f"{stage.info.family}/{stage.info.arm}: the {stage.info.stage}"
+    return missing_of(stage, plan.cells, plan.training.rollouts_per_cell, what, folder)
+
+
+def missing_of(stage: Stage, cells: Cells, each: int, what: str, folder: Path) -> str | None:
+    """A sentence if `stage`, which is `what`, lacks any of `each` rollouts of every cell. Raises `IntegrityError` for others."""
+    wanted = {(problem, effort, index) for problem, effort in cells for index in range(each)}
     found = set(zip(stage.problem, stage.effort, stage.index.tolist(), strict=True))
     extra = sorted(found - wanted)
     if extra:
@@ -46,21 +55,23 @@ def missing_rollouts(stage: Stage, plan: Plan, folder: Path) -> str | None:
     if not gone:
         return None
     problem, effort, index = gone[0]
-    where = f"{stage.info.family}/{stage.info.arm}: the {stage.info.stage}"
-    return f"{where} lacks {len(gone)} of {len(wanted)} rollouts, for instance {problem}@{effort} #{index}"
+    return f"{what} lacks {len(gone)} of {len(wanted)} rollouts, for instance {problem}@{effort} #{index}"
 
 
-def check_pairing(sweep: Stage, readout: Stage, folder: Path) -> list[str]:
+def check_pairing(
+    sweep: Stage, readout: Stage, folder: Path, who: str | None = None, against: str = "sweep", kind: str = "readout"
+) -> list[str]:
     """Raise `IntegrityError` unless each rollout has the seed and prompt of its partner and both have one kind of logprob.
 
-    Both stages must be whole. Returns notes on what differs and is allowed to, and on what imported rows do not tell.
+    `who`, `against` and `kind` name the two in messages. Both stages must be whole. Returns notes on what differs and is allowed
+    to, and on what imported rows do not tell.
     """
     for name in ("logprob_kind", "think_open_id", "think_close_id", "end_ids"):
         one, other = getattr(sweep.info, name), getattr(readout.info, name)
         if one != other:
-            raise IntegrityError(f"{folder}: {name} is {other}, the sweep's is {one}: they cannot be compared")
+            raise IntegrityError(f"{folder}: {name} is {other}, the {against}'s is {one}: they cannot be compared")
     order = [np.lexsort((stage.index, stage.effort, stage.problem)) for stage in (sweep, readout)]
-    who, notes = f"{readout.info.family}/{readout.info.arm}", []
+    who, notes = who or f"{readout.info.family}/{readout.info.arm}", []
     paired = {
         "seed": has_seeds(sweep.info) and has_seeds(readout.info),
         "prompt_sha256": prompt_kind(sweep.info) == prompt_kind(readout.info) != "absent",
@@ -68,19 +79,21 @@ def check_pairing(sweep: Stage, readout: Stage, folder: Path) -> list[str]:
     for name, known in paired.items():
         if not known:
             what = {"seed": "seed", "prompt_sha256": "prompt"}[name]
-            notes.append(f"{who}: whether its rollouts have the {what} of their partner in the sweep is not known")
+            notes.append(f"{who}: whether its rollouts have the {what} of their partner in the {against} is not known")
             continue
         one, other = (np.array(getattr(stage, name))[rows] for stage, rows in zip((sweep, readout), order, strict=True))
         if (one != other).any():
             row = int(order[1][np.argmax(one != other)])
             raise IntegrityError(
-                f"{folder}: rollout {readout.name(row)} has another {name} than in the sweep; the two are not paired"
+                f"{folder}: rollout {readout.name(row)} has another {name} than in the {against}; the two are not paired"
             )
     if is_imported(sweep.info) or is_imported(readout.info):
         if is_imported(sweep.info) != is_imported(readout.info):
-            notes.append(f"{who}: of sweep and readout one was imported, so the engine changed between them")
+            notes.append(f"{who}: of {against} and {kind} one was imported, so the engine changed between them")
         elif is_retokenized(sweep.info) != is_retokenized(readout.info):
-            notes.append(f"{who}: of sweep and readout one has the sampled token ids and the other does not: lengths may differ")
+            notes.append(
+                f"{who}: of {against} and {kind} one has the sampled token ids and the other does not: lengths may differ"
+            )
         return notes
     differing = sorted(
         name
@@ -90,4 +103,4 @@ def check_pairing(sweep: Stage, readout: Stage, folder: Path) -> list[str]:
     if not differing:
         return notes
     changes = ", ".join(f"{name} {sweep.info.engine.get(name)} -> {readout.info.engine.get(name)}" for name in differing)
-    return [*notes, f"{who}: the engine changed between sweep and readout: {changes}"]
+    return [*notes, f"{who}: the engine changed between {against} and {kind}: {changes}"]

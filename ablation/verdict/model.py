@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ablation.plan.deviations import Deviation, decorated
 from ablation.rollouts.imported import IMPORTED
 from ablation.verdict.rules import Figures, RuleResult, out_of_reach
 from ablation.verdict.tables import Decided
 
+if TYPE_CHECKING:
+    from ablation.verdict.evaluated import Compared
+
 FROM_ROLLOUTS = "rollouts"
 FROM_REPORT = "reported figures, no rollouts"
+
+GATE_SHUT = "not allowed"
+"""Mark of a label whose rollouts neither plan nor deviation allowed."""
 
 DAMAGED, STABLE, UNDECIDED, STOPPED, MISSING = "DAMAGED", "STABLE", "UNDECIDED", "STOPPED", "MISSING"
 REPLICATED, NOT_REPLICATED, INCOMPLETE, NOT_RUN = "REPLICATED", "NOT_REPLICATED", "INCOMPLETE", "NOT_RUN"
@@ -26,9 +32,11 @@ SECTION_LABELS = {
     "replication": (REPLICATED, NOT_REPLICATED, UNDECIDED, INCOMPLETE, NOT_RUN),
     "held_out": (WIN_VERIFIED, WIN_UNVERIFIED, NO_WIN),
     "never_used": (CONFIRMED, NOT_CONFIRMED),
+    "selection": (SELECTED, NONE_ELIGIBLE),
+    "main": (WIN,),
     "release": (RELEASE, NO_RELEASE),
 }
-"""What each part of a verdict can say; any of the last three can be UNDECIDED or NOT_RUN, too."""
+"""What each part of a verdict can say by the study's tables; any can be UNDECIDED, INCOMPLETE or NOT_RUN, too."""
 
 UNIT_OF_CLAIM = (
     "These labels speak of these checkpoints. Each family has one training run per arm, so they do not show what the recipe "
@@ -99,7 +107,7 @@ class ArmVerdict:
 
 @dataclass(frozen=True)
 class SectionVerdict:
-    """Held-out, never-used or release."""
+    """One section of phase 2 for one subject: held-out, never-used, selection, main set or release."""
 
     label: str
     rules: Sequence[RuleResult] = ()
@@ -107,9 +115,28 @@ class SectionVerdict:
     subject: str | None = None
     """Whose figures these are."""
     deviation: str | None = None
-    """Why this was run although the plan did not allow it: carried beside the label wherever it is shown."""
+    """Why a source ran this although the plan did not allow it: carried beside the label wherever it is shown."""
     decided: Decided | None = None
     """What the plan's table says; None where nothing was decided."""
+    missing: Sequence[Missing] = ()
+    """What the label still needs, or what could still change it."""
+    wrong: Sequence[Reason] = ()
+    """What was done although it was not allowed, and no deviation says so."""
+    compared: Sequence[Compared] = ()
+    """The comparisons behind it, set by set."""
+    read: Mapping[str, Any] | None = None
+    """The blinded read."""
+    others: Sequence[SectionVerdict] = ()
+    """The same section for the other subjects."""
+    candidates: Sequence[Mapping[str, Any]] = ()
+    """A selection's checkpoints, with the numbers that decide between them."""
+    false_alarms: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Guard -> how often a model equal to the start would fail it; see `power.guards`."""
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """What is shown beside the label."""
+        return (GATE_SHUT,) if self.wrong else ()
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -118,6 +145,14 @@ class SectionVerdict:
             "deviation": self.deviation,
             "rules": [one.as_json() for one in self.rules],
             "reasons": [one.as_json() for one in self.reasons],
+            "row": None if self.decided is None else self.decided.row,
+            "why": None if self.decided is None else self.decided.why,
+            "missing": [one.as_json() for one in self.missing],
+            "wrong": [one.as_json() for one in self.wrong],
+            "compared": [one.as_json() for one in self.compared],
+            "blinded_read": self.read,
+            "candidates": [dict(one) for one in self.candidates],
+            "false_alarms": {name: dict(one) for name, one in self.false_alarms.items()},
         }
 
 
@@ -173,6 +208,15 @@ class Verdict:
         """`label` with what it was computed under: `NOT_REPLICATED (deviation 1; imported)`. `marks`: those of one arm."""
         return decorated(label, self.deviations, self.marks if marks is None else marks)
 
+    def shown_section(self, one: SectionVerdict) -> str:
+        """The label of a section with what it was computed under, and what was done without being allowed."""
+        return self.shown(one.label, (*self.marks, *one.marks))
+
+    def _section(self, one: SectionVerdict) -> dict[str, Any]:
+        """The section and its other subjects, each label as it is shown."""
+        others = [self._section(other) for other in one.others]
+        return one.as_json() | {"label": self.shown_section(one), "bare_label": one.label, "others": others}
+
     def cannot_fire(self) -> list[dict[str, str]]:
         """Damage rules that no readout could have made fire, by family, each once."""
         found = {(one.family, name, why): None for one in self.arms for name, why in one.cannot_fire()}
@@ -184,9 +228,9 @@ class Verdict:
 
     def as_json(self) -> dict[str, Any]:
         """`label` and `labels` carry the deviations, so that nobody reads a label without them; `bare_label` does not."""
-        shown = {name: self.shown(label) for name, label in self.labels().items()}
+        shown = {"replication": self.shown(self.label)} | {name: self.shown_section(one) for name, one in self.sections.items()}
         arms = [one.as_json() | {"label": self.shown(one.label, one.marks)} for one in self.arms]
-        sections = {name: one.as_json() | {"label": shown[name]} for name, one in self.sections.items()}
+        sections = {name: self._section(one) for name, one in self.sections.items()}
         return {
             "plan": {"name": self.plan, "digest": self.digest},
             "source": self.source,

@@ -13,6 +13,7 @@ from ablation.plan.words import NAMES, rule_in_words
 from ablation.verdict.exact import exact
 
 COMPUTED = "computed"
+BOUND = "computed, exact bound"
 REPORTED = "reported figure"
 STATED = "as reported, no figure"
 NOT_REPORTED = "not reported"
@@ -40,6 +41,8 @@ class Figures:
     """Measure -> subject minus reference, with its interval."""
     rates: Mapping[str, Estimate] = field(default_factory=dict)
     """Measure -> the subject's count / its rollouts, with its interval; `correct_rate` is in the plan's estimand."""
+    open_counts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Measure -> how many more of the subject's and of the reference's rollouts may count, because nobody could label them."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +76,29 @@ def judge(rule: Rule, figures: Figures, reference: str = "the sweep") -> RuleRes
     """Test `rule`: the exact value, `op`, the exact limit. The limit itself passes exactly when `op` has an `=`."""
     found = _estimate(rule, figures)
     value, reason = _value(rule, figures) if found is None else _of_estimate(rule, found)
+    if value is not None and rule.measure in figures.open_counts and rule.compare in ("value", "change", "rate"):
+        return _with_open_counts(rule, value, figures, reference)
     if value is not None:
         return RuleResult(rule, OPERATORS[rule.op](value, exact(rule.limit)), value, figures.how, None, reference, found)
+    even = _end_of_bound(rule, found)
+    if even is not None and OPERATORS[rule.op](even, exact(rule.limit)):
+        return RuleResult(rule, True, even, BOUND, None, reference, found)
     if rule.name in figures.stated:
         return RuleResult(rule, figures.stated[rule.name], None, STATED, None, reference, found)
     how = NOT_REPORTED if figures.how == REPORTED else UNDEFINED
     return RuleResult(rule, None, None, how, reason, reference, found)
+
+
+def _with_open_counts(rule: Rule, value: Fraction, figures: Figures, reference: str) -> RuleResult:
+    """A rule on a count that may be higher: decided only if every count that it may be says the same."""
+    own, other = figures.open_counts[rule.measure]
+    unit = Fraction(1, figures.subject["rollouts"]) if rule.compare == "rate" else Fraction(1)
+    ends = (value - (other if rule.compare == "change" else 0), value + own * unit)
+    found = {OPERATORS[rule.op](end, exact(rule.limit)) for end in ends}
+    if len(found) == 1:
+        return RuleResult(rule, found.pop(), value, figures.how, None, reference)
+    said = f"{own} of the subject's answers and {other} of the reference's could not be labelled, and they decide it"
+    return RuleResult(rule, None, value, figures.how, said, reference)
 
 
 def out_of_reach(rule: Rule, figures: Figures) -> str | None:
@@ -125,11 +145,18 @@ def _of_estimate(rule: Rule, found: Estimate) -> tuple[Fraction | None, str | No
     reason = REASONS.get(found.reason or "", "the source gives no interval")
     if found.reason == "few_clusters":
         reason += f" ({found.clusters})"
-    bound = getattr(found, "bound", None)
+    bound = found.bound
     if end and bound is not None:
         level = "" if found.level is None else f"{100 * found.level:g}% "
         reason += f"; the exact {level}bound is {bound[0]:.3g} to {bound[1]:.3g}"
     return None, reason
+
+
+def _end_of_bound(rule: Rule, found: Estimate | None) -> Fraction | None:
+    """The end that the rule asks for, of the exact bound that stands in where all clusters agree and there is no interval."""
+    if found is None or found.bound is None or not rule.compare.endswith(("_low", "_high")):
+        return None
+    return exact(found.bound[rule.compare.endswith("_high")])
 
 
 def _value(rule: Rule, figures: Figures) -> tuple[Fraction | None, str | None]:

@@ -1,0 +1,218 @@
+"""Choosing one of the extension's eligible checkpoints, by the rule that the plan wrote down in advance."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ablation.plan.extension import eligible_checks, extension_family
+from ablation.plan.phase2 import Preference, Selection
+from ablation.rollouts.store import stage_is_complete
+from ablation.verdict.evaluated import Compared
+from ablation.verdict.exact import exact
+from ablation.verdict.gated import why_not_allowed
+from ablation.verdict.labels import must_hold
+from ablation.verdict.locked import Locked
+from ablation.verdict.model import (
+    INCOMPLETE,
+    NONE_ELIGIBLE,
+    NOT_RUN,
+    SELECTED,
+    STABLE,
+    UNDECIDED,
+    ArmVerdict,
+    Missing,
+    Reason,
+    SectionVerdict,
+)
+from ablation.verdict.rules import RuleResult, judge, number
+
+if TYPE_CHECKING:
+    from ablation.verdict.phase2 import Phase2
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An eligible checkpoint, compared with the start on the selection set."""
+
+    subject: str
+    update: int
+    required: Sequence[RuleResult]
+    numbers: tuple[Fraction | None, ...]
+    """One for each preference of the plan; None: undefined."""
+
+    @property
+    def keeps(self) -> bool | None:
+        """Whether every required rule holds."""
+        found = [one.holds for one in self.required]
+        return False if False in found else None if None in found else True
+
+
+def choose(candidates: Sequence[Candidate], prefer: Sequence[Preference], tie: str) -> Candidate | str | None:
+    """The candidate that the rule chooses, None if none keeps what is required, or why it cannot be said.
+
+    What is unknown of the required rules is tried both ways: it matters only if the choice depends on it.
+    """
+    open_ = [one for one in candidates if one.keeps is None]
+    found: dict[str, Candidate | None] = {}
+    for ways in itertools.product((True, False), repeat=len(open_)):
+        kept = [one for one in candidates if one.keeps or (one in open_ and ways[open_.index(one)])]
+        best = _best(kept, prefer, tie)
+        if isinstance(best, str):
+            return best
+        found["" if best is None else best.subject] = best
+    if len(found) > 1:
+        names = ", ".join(one.subject for one in open_)
+        return f"whether {names} keeps what is required cannot be said, and the choice depends on it"
+    return next(iter(found.values()))
+
+
+def _best(kept: Sequence[Candidate], prefer: Sequence[Preference], tie: str) -> Candidate | str | None:
+    left = list(kept)
+    for place, one in enumerate(prefer):
+        if len(left) < 2:
+            break
+        numbers = [candidate.numbers[place] for candidate in left]
+        if None in numbers:
+            name = left[numbers.index(None)].subject
+            return f"`{one.measure}` of {name} is undefined, and the choice depends on it"
+        best = (max if one.order == "highest" else min)(numbers)  # type: ignore[type-var]
+        left = [candidate for candidate in left if candidate.numbers[place] == best]
+    if not left:
+        return None
+    return left[0] if tie == "earlier" else left[-1]
+
+
+def judge_selection(phase2: Phase2) -> SectionVerdict:
+    """`SELECTED` with the checkpoint, or `NONE_ELIGIBLE`; what is missing is named."""
+    reader, extension = phase2.reader, phase2.plan.extension
+    assert extension is not None and extension.selection is not None
+    section = extension.selection
+    checks = list(_checks(phase2))
+    eligible = [one for one in checks if one[2] is not None and one[2].label == STABLE]
+    missing = [gap for _, _, _, gap in checks if gap is not None]
+    begun = reader.subjects("selection")
+    if not checks or (not begun and (missing or eligible)):
+        return SectionVerdict(NOT_RUN)
+    names = [f"{arm}@{update}" for arm, update, _, _ in eligible]
+    compared = {name: reader.compared("selection", name) if name in begun else None for name in names}
+    for name, one in compared.items():
+        if one is None:
+            missing.append(Missing(f"selection/{name}: was not sampled", reader.command("selection", name)))
+        else:
+            missing += one.missing
+    wrong = [reason for name, one in compared.items() if one for reason in _wrong(phase2, name, one)]
+    there = tuple(one for one in compared.values() if one is not None)
+    reasons = [_not_eligible(arm, update, found) for arm, update, found, _ in checks if found and found.label != STABLE]
+    if missing:
+        return SectionVerdict(INCOMPLETE, reasons=reasons, missing=missing, wrong=wrong, compared=there)
+    candidates = [
+        _candidate(section, one, name, update) for (_, update, _, _), (name, one) in zip(eligible, compared.items(), strict=True)
+    ]
+    candidates.sort(key=lambda one: one.update)
+    chosen = choose(candidates, section.prefer, section.tie)
+    rows = [_row(section, one, chosen) for one in candidates]
+    if isinstance(chosen, str):
+        return SectionVerdict(
+            UNDECIDED, (), [*reasons, Reason("UNDECIDED", f"{chosen}.")], wrong=wrong, compared=there, candidates=rows
+        )
+    if chosen is None:
+        reasons += [
+            Reason("RULE_FAILED", f"{one.subject}: {text.text}") for one in candidates for text in must_hold(one.required)
+        ]
+        return SectionVerdict(NONE_ELIGIBLE, (), reasons, wrong=wrong, compared=there, candidates=rows)
+    return SectionVerdict(
+        SELECTED,
+        chosen.required,
+        [*reasons, _why(section, candidates, chosen)],
+        chosen.subject,
+        wrong=wrong,
+        compared=there,
+        candidates=rows,
+    )
+
+
+def selected_subject(root: Path, locked: Locked) -> str | None:
+    """The checkpoint that was selected (`ARM@UPDATES`), None if none was. Raises as `judge_run` does."""
+    from ablation.verdict.phase2 import phase2_of
+
+    if locked.plan.extension is None or locked.plan.extension.selection is None:
+        return None
+    found = phase2_of(root, locked).selection()
+    return found.subject if found.label == SELECTED else None
+
+
+def _checks(phase2: Phase2) -> Iterator[tuple[str, int, ArmVerdict | None, Missing | None]]:
+    """(arm, update, what the check says, what is missing) of each check whose checkpoint may be chosen, of each extended arm."""
+    from ablation.verdict.run import judge_check
+
+    reader, plan = phase2.reader, phase2.plan
+    extension, run = plan.extension, reader.run
+    assert extension is not None
+    family = extension_family(plan)
+    for arm in plan.arms:
+        made = [update for update in extension.checks if stage_is_complete(run.check(family, arm, update))]
+        if not made:
+            continue
+        over = run.extension_stopped(family, arm).is_file()
+        for update in eligible_checks(extension):
+            if update in made:
+                found = judge_check(run.root, reader.locked, family, arm, update)
+                assert found is not None
+                yield arm, update, found, None
+            elif not over:
+                last = judge_check(run.root, reader.locked, family, arm, max(made))
+                if last is not None and last.label != STABLE:
+                    break  # paused, and nobody went on
+                command = f"ablation run --arm {arm} --continue-to {update}{reader.options or ''}"
+                if reader.options is None:
+                    command = f"whoever made {run.root} has to finish it"
+                yield arm, update, None, Missing(f"{family}/{arm}: the check after update {update} is not there", command)
+
+
+def _candidate(section: Selection, compared: Compared | None, subject: str, update: int) -> Candidate:
+    assert compared is not None and compared.figures is not None
+    required = [judge(rule, compared.figures, "the start") for rule in section.require]
+    values = [compared.figures.subject.get(one.measure) for one in section.prefer]
+    return Candidate(subject, update, required, tuple(None if one is None else exact(one) for one in values))
+
+
+def _wrong(phase2: Phase2, name: str, compared: Compared) -> list[Reason]:
+    return [*compared.wrong, *why_not_allowed(phase2, "selection", name, compared)]
+
+
+def _not_eligible(arm: str, update: int, found: ArmVerdict) -> Reason:
+    return Reason("NOT_ELIGIBLE", f"{arm}@{update}: the check says {found.label}, so it cannot be chosen.")
+
+
+def _row(section: Selection, one: Candidate, chosen: Any) -> dict[str, Any]:
+    numbers = {
+        wanted.measure: None if value is None else number(value)
+        for wanted, value in zip(section.prefer, one.numbers, strict=True)
+    }
+    required = [result.as_json() for result in one.required]
+    return {"subject": one.subject, "keeps": one.keeps, "numbers": numbers, "chosen": one is chosen, "required": required}
+
+
+def _why(section: Selection, candidates: Sequence[Candidate], chosen: Candidate) -> Reason:
+    """Which step of the rule decided, with the numbers."""
+    left = [one for one in candidates if one.keeps is not False]
+    if len(left) == 1:
+        return Reason("SELECTED", f"{chosen.subject} is the only one that keeps what is required.")
+    said = []
+    for place, wanted in enumerate(section.prefer):
+        shown = ", ".join(f"{one.subject} {_shown(one.numbers[place])}" for one in left)
+        said.append(f"{wanted.measure} ({wanted.order}): {shown}")
+        best = [one for one in left if one.numbers[place] == chosen.numbers[place]]
+        if len(best) == 1:
+            return Reason("SELECTED", f"{chosen.subject} by {'; '.join(said)}.")
+        left = best
+    return Reason("SELECTED", f"{chosen.subject}: all are equal in {'; '.join(said)}; then the {section.tie} one.")
+
+
+def _shown(value: Fraction | None) -> str:
+    return "undefined" if value is None else f"{number(value):g}" if value.denominator != 1 else str(value.numerator)
