@@ -13,6 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 import regex
 
+from ablation.rollouts.columns import Texts
+
 _SCRIPTS = "".join(rf"\p{{scx={name}}}" for name in ("Han", "Hiragana", "Katakana", "Hangul", "Bopomofo"))
 _CJK = regex.compile(rf"[[{_SCRIPTS}]&&[\p{{L}}\p{{Nl}}]]", regex.V1)
 _LETTER = regex.compile(r"\p{L}")
@@ -22,13 +24,32 @@ _UNKNOWN, _OTHER, _LETTER_ONLY, _CJK_LETTER = range(4)
 _kinds = np.zeros(0x110000, dtype=np.uint8)  # of each code point; _UNKNOWN until it is first met
 
 
+_TOGETHER = 1 << 18
+"""Characters that are looked at together, so that short texts cost little more than long ones."""
+
+
 def cjk_share(texts: Sequence[str]) -> np.ndarray:
     """Share of CJK letters among the letters of each of N texts, float64 [N]. Linear in their length."""
     shares = np.zeros(len(texts))
-    for row, text in enumerate(texts):
-        counts = np.bincount(_kinds_of(text), minlength=4)
-        shares[row] = counts[_CJK_LETTER] / max(1, counts[_LETTER_ONLY] + counts[_CJK_LETTER])
+    # ASCII has no CJK letter
+    rows = texts.beyond_ascii if isinstance(texts, Texts) else [row for row, text in enumerate(texts) if not text.isascii()]
+    block: list[str] = []
+    first = size = 0
+    for place, row in enumerate(rows, start=1):
+        block.append(texts[row])
+        size += len(block[-1])
+        if size >= _TOGETHER or place == len(rows):
+            shares[rows[first:place]] = _shares(block)
+            block, first, size = [], place, 0
     return shares
+
+
+def _shares(texts: list[str]) -> np.ndarray:
+    """The same for texts of at least one character."""
+    kinds = _kinds_of("".join(texts))
+    starts = np.cumsum([0, *map(len, texts[:-1])])
+    letters, cjk = (np.add.reduceat(kinds >= kind, starts, dtype=np.int64) for kind in (_LETTER_ONLY, _CJK_LETTER))
+    return cjk / np.maximum(1, letters)
 
 
 def _kinds_of(text: str) -> np.ndarray:

@@ -12,7 +12,8 @@ from ablation.plan.model import Loops
 from ablation.problems.outcome import Grade
 from ablation.problems.problem import Problem
 from ablation.rollouts.cjk import cjk_share
-from ablation.rollouts.grades import grade_rows
+from ablation.rollouts.columns import Coded
+from ablation.rollouts.grades import failed_rows, grade_rows
 from ablation.rollouts.loops import find_loops
 from ablation.rollouts.stage import Stage
 from ablation.rollouts.thinking import split
@@ -88,9 +89,8 @@ def outcomes(
     """
     thinking = split(stage)
     visible = thinking.closed | ~thinking.opened
-    if grades is None:
-        grades = grade_rows(stage, problems)
-    failed = [stage.name(row) for row, one in enumerate(grades) if one is not None and one.status == "grader_error"]
+    said = grade_rows(stage, problems) if grades is None else grades if isinstance(grades, Coded) else Coded.of(grades, key=id)
+    failed = [stage.name(row) for row in failed_rows(said)]
     if failed:
         shown = ", ".join(failed[:5]) + (f" and {len(failed) - 5} more" if len(failed) > 5 else "")
         raise IncompleteError(
@@ -104,9 +104,9 @@ def outcomes(
         effort=np.array(stage.effort, dtype=str),
         source=np.array(stage.source, dtype=str),
         index=stage.index,
-        correct=np.array([one is not None and one.status == "correct" for one in grades], dtype=bool),
-        no_answer=np.array([one is None or one.status == "no_answer" for one in grades], dtype=bool),
-        extracted=np.array([None if one is None else one.extracted for one in grades], dtype=object),
+        correct=said.map(lambda one: one is not None and one.status == "correct", bool),
+        no_answer=said.map(lambda one: one is None or one.status == "no_answer", bool),
+        extracted=said.map(lambda one: None if one is None else one.extracted, object),
         truncated=truncated,
         finished=~truncated & visible,
         stopped_in_thinking=~truncated & ~visible,

@@ -5,32 +5,33 @@ Shapes: N rollouts, T = all sampled tokens of the stage; rollout i owns `offsets
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from ablation.errors import IntegrityError
+from ablation.rollouts.columns import Coded, Texts
 from ablation.rollouts.imported import SLACK, is_retokenized
 from ablation.rollouts.schema import Rollout, StageInfo
 
 
 @dataclass(frozen=True)
 class Stage:
-    """All rollouts of one stage, in stored order."""
+    """All rollouts of one stage, in stored order. The values of the first four coded columns are sorted."""
 
     info: StageInfo
-    problem: list[str]
-    effort: list[str]
-    source: list[str]
+    problem: Coded[str]
+    effort: Coded[str]
+    source: Coded[str]
     index: np.ndarray  # int64 [N]
     seed: np.ndarray  # int64 [N]
-    prompt_sha256: list[str]
+    prompt_sha256: Coded[str]
     prompt_length: np.ndarray  # int64 [N]
     prompt_opens_thinking: np.ndarray  # bool [N]
-    finish_reason: list[str]
-    thinking_text: list[str]
-    answer_text: list[str]
+    finish_reason: Coded[str]
+    thinking_text: Texts
+    answer_text: Coded[str]
     offsets: np.ndarray  # int64 [N + 1]
     token_ids: np.ndarray  # int32 [T]
     logprobs: np.ndarray  # float64 [T], nats
@@ -48,7 +49,17 @@ class Stage:
     @property
     def truncated(self) -> np.ndarray:
         """bool [N]: hit the cap without an end token."""
-        return np.array([reason == "length" for reason in self.finish_reason], dtype=bool)
+        return self.finish_reason.map(lambda reason: reason == "length", bool)
+
+    @property
+    def cell(self) -> np.ndarray:
+        """A number for each (problem, effort), in their order, int64 [N]."""
+        return self.problem.codes * len(self.effort.values) + self.effort.codes
+
+    @cached_property
+    def by_key(self) -> np.ndarray:
+        """The rows sorted by (problem, effort, index), int64 [N]."""
+        return np.lexsort((self.index, self.cell))
 
     def name(self, row: int) -> str:
         """How messages name a rollout."""
@@ -93,13 +104,14 @@ def check_stage(stage: Stage, where: str) -> None:
     exactly when it is not and the count equals the cap. The engine's word is stored, so a disagreement is an error.
     Where imported texts were encoded again, a truncated one only has to be near the cap.
     """
-    repeated = [key for key, n in Counter(zip(stage.problem, stage.effort, stage.index.tolist(), strict=True)).items() if n > 1]
-    if repeated:
-        problem, effort, index = repeated[0]
-        raise IntegrityError(f"{where}: rollout {problem}@{effort} #{index} is there more than once")
-    seeds, counts = np.unique(stage.seed, return_counts=True)
-    if (counts > 1).any():
-        rows = np.flatnonzero(stage.seed == seeds[counts > 1][0])[:2]
+    cell, index = stage.cell[stage.by_key], stage.index[stage.by_key]
+    again = np.flatnonzero((cell[1:] == cell[:-1]) & (index[1:] == index[:-1]))
+    if len(again):
+        raise IntegrityError(f"{where}: rollout {stage.name(stage.by_key[again].min())} is there more than once")
+    seeds = np.sort(stage.seed)
+    same = seeds[1:][seeds[1:] == seeds[:-1]]
+    if len(same):
+        rows = np.flatnonzero(stage.seed == same[0])[:2]
         raise IntegrityError(f"{where}: rollouts {stage.name(rows[0])} and {stage.name(rows[1])} have the same seed")
     lengths = stage.lengths
     if (lengths == 0).any():
@@ -115,14 +127,15 @@ def check_stage(stage: Stage, where: str) -> None:
     lowest, highest = cap, cap
     if is_retokenized(stage.info):
         lowest, highest = cap * (1 - SLACK), cap * (1 + SLACK)
-    for row in range(len(stage)):
+    reasons = ("stop", "length", "neither stop nor length")
+    right = np.where(ended, 0, np.where(lengths >= lowest, 1, 2))
+    wrong = np.flatnonzero((lengths > highest) | (stage.finish_reason.among(reasons[:2]) != right))
+    for row in wrong[:1]:
         length, reason = int(lengths[row]), stage.finish_reason[row]
         if length > highest:
             raise IntegrityError(f"{where}: rollout {stage.name(row)} has {length} tokens, more than the cap of {cap}")
-        right = "stop" if ended[row] else "length" if length >= lowest else "neither stop nor length"
-        if reason != right:
-            last = int(stage.token_ids[stage.offsets[row + 1] - 1])
-            raise IntegrityError(
-                f"{where}: rollout {stage.name(row)} has finish reason `{reason}`, but its {length} tokens of {cap} end with "
-                f"token {last}, which {'is' if ended[row] else 'is not'} an end token: {right}"
-            )
+        last = int(stage.token_ids[stage.offsets[row + 1] - 1])
+        raise IntegrityError(
+            f"{where}: rollout {stage.name(row)} has finish reason `{reason}`, but its {length} tokens of {cap} end with "
+            f"token {last}, which {'is' if ended[row] else 'is not'} an end token: {reasons[right[row]]}"
+        )

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from ablation import files
 from ablation.errors import IncompleteError, IntegrityError
+from ablation.rollouts.columns import Coded, Texts
 from ablation.rollouts.folder import stage_file
 from ablation.rollouts.schema import SCHEMA_VERSION, Rollout, StageInfo
 from ablation.rollouts.stage import Stage, check_stage
@@ -27,6 +28,7 @@ _STRINGS = (
     *("family", "arm", "stage", "problem", "effort", "source", "prompt_sha256", "finish_reason"),
     *("thinking_text", "answer_text"),
 )
+_CODED = ("problem", "effort", "source", "prompt_sha256", "finish_reason", "answer_text")
 _INTEGERS = ("update", "index", "seed", "prompt_length")
 _PER_TOKEN = ("token_ids", "logprobs", "top_entropy", "top_mass")
 _SHARED = ("family", "arm", "stage", "update")
@@ -190,7 +192,7 @@ def _table(info: StageInfo, rollouts: Sequence[Rollout]) -> pa.Table:
 
 def _read_table(path: Path) -> pa.Table:
     try:
-        table = pq.ParquetFile(path).read(use_threads=False)
+        table = pq.ParquetFile(path, read_dictionary=[*_SHARED, *_CODED]).read(use_threads=False)
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, error) from None
     missing = [name for name in SCHEMA.names if name not in table.column_names]
@@ -201,7 +203,7 @@ def _read_table(path: Path) -> pa.Table:
 
 def _stage(info: StageInfo, table: pa.Table, where: str) -> Stage:
     for name in _SHARED:
-        values = set(table.column(name).to_pylist())
+        values = set(_coded(table, name, where).values if name != "update" else _numbers(table, name, where).tolist())
         if values != {getattr(info, name)}:
             raise IntegrityError(f"{where}: column `{name}` holds {sorted(values)}, the stage is {getattr(info, name)!r}")
     flat, offsets = {}, None
@@ -219,9 +221,10 @@ def _stage(info: StageInfo, table: pa.Table, where: str) -> Stage:
     assert offsets is not None
     return Stage(
         info=info,
-        **{name: table.column(name).to_pylist() for name in _STRINGS if name not in _SHARED},
-        **{name: _numpy(_one_chunk(table, name, where)) for name in ("index", "seed", "prompt_length")},
-        prompt_opens_thinking=np.array(table.column("prompt_opens_thinking").to_pylist(), dtype=bool),
+        **{name: _coded(table, name, where) for name in _CODED},
+        **{name: _numbers(table, name, where) for name in ("index", "seed", "prompt_length")},
+        prompt_opens_thinking=_flags(_one_chunk(table, "prompt_opens_thinking", where)),
+        thinking_text=Texts(_valid(_one_chunk(table, "thinking_text", where), "thinking_text", where)),
         offsets=offsets,
         **flat,
     )
@@ -229,9 +232,38 @@ def _stage(info: StageInfo, table: pa.Table, where: str) -> Stage:
 
 def _one_chunk(table: pa.Table, name: str, where: str) -> pa.Array:
     column = table.column(name)
-    if column.type != SCHEMA.field(name).type or column.null_count:
-        raise IntegrityError(f"{where}: column `{name}` is {column.type} with {column.null_count} nulls; see runs/README.md")
+    if pa.types.is_dictionary(column.type):
+        column = column.unify_dictionaries()
+    type_ = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if type_ != SCHEMA.field(name).type or column.null_count:
+        raise IntegrityError(f"{where}: column `{name}` is {type_} with {column.null_count} nulls; see runs/README.md")
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+
+
+def _coded(table: pa.Table, name: str, where: str) -> Coded[str]:
+    """A column of texts, its values sorted."""
+    column = _one_chunk(table, name, where)
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    values = _valid(column.dictionary, name, where).to_pylist()
+    return Coded.sorted(_numpy(column.indices), values)
+
+
+def _valid(texts: pa.StringArray, name: str, where: str) -> pa.StringArray:
+    try:
+        texts.validate(full=True)
+    except pa.ArrowException:
+        raise IntegrityError(f"{where}: column `{name}` holds a text that is not UTF-8") from None
+    return texts
+
+
+def _numbers(table: pa.Table, name: str, where: str) -> np.ndarray:
+    return _numpy(_one_chunk(table, name, where))
+
+
+def _flags(array: pa.BooleanArray) -> np.ndarray:
+    bits = np.frombuffer(array.buffers()[1] or b"", dtype=np.uint8)
+    return np.unpackbits(bits, bitorder="little")[array.offset : array.offset + len(array)].astype(bool)
 
 
 def _numpy(array: pa.Array) -> np.ndarray:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -46,12 +47,17 @@ def thinking_span(token_ids: Sequence[int], *, prompt_opens_thinking: bool, open
 
 @dataclass(frozen=True)
 class Thinking:
-    """The thinking of N rollouts, packed: rollout i's is `take[offsets[i]:offsets[i + 1]]`, positions in the stage's arrays."""
+    """The thinking of N rollouts, packed: rollout i's is `take[offsets[i]:offsets[i + 1]]`."""
 
     opened: np.ndarray  # bool [N]
     closed: np.ndarray  # bool [N]
-    take: np.ndarray  # int64 [thinking tokens]
+    start: np.ndarray  # int64 [N], positions in the stage's arrays
     offsets: np.ndarray  # int64 [N + 1]
+
+    @cached_property
+    def take(self) -> np.ndarray:
+        """Position of each thinking token in the stage's arrays, int64 [thinking tokens]."""
+        return np.arange(self.offsets[-1]) + np.repeat(self.start - self.offsets[:-1], self.lengths)
 
     @property
     def lengths(self) -> np.ndarray:
@@ -86,8 +92,7 @@ def split(stage: Stage) -> Thinking:
     closed = opened & (close < end)
     lengths = np.where(opened, close - start, 0)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    take = np.arange(offsets[-1]) + np.repeat(start - offsets[:-1], lengths)
-    return Thinking(opened=opened, closed=closed, take=take, offsets=offsets)
+    return Thinking(opened=opened, closed=closed, start=start, offsets=offsets)
 
 
 def _first(positions: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:

@@ -1,0 +1,124 @@
+"""Columns of many rows with few different values, and columns of texts that are decoded when somebody reads them.
+
+Both are sequences and equal to the list of their rows, so code for one rollout at a time need not know. Code for a whole stage
+works on numbers: a million rollouts have a few thousand cells, prompts and answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+T = TypeVar("T")
+
+
+class Coded(Sequence[T]):
+    """N rows, of which row i is `values[codes[i]]`."""
+
+    def __init__(self, codes: np.ndarray, values: Sequence[T]) -> None:
+        self.codes, self.values = codes, values
+
+    @classmethod
+    def of(cls, rows: Iterable[T], key: Any = None) -> Coded[T]:
+        """The column with these rows, its values in order of appearance. `key` tells them apart (left out: they themselves)."""
+        numbers: dict[Hashable, int] = {}
+        values: list[T] = []
+        codes = []
+        for row in rows:
+            name = row if key is None else key(row)
+            code = numbers.setdefault(name, len(values))
+            if code == len(values):
+                values.append(row)
+            codes.append(code)
+        return cls(np.array(codes, dtype=np.int64), values)
+
+    @classmethod
+    def sorted(cls, codes: np.ndarray, values: Sequence[T]) -> Coded[T]:
+        """The column whose row i is `values[codes[i]]`; its own values are sorted, all different and all in use."""
+        used = np.bincount(codes, minlength=len(values)) > 0
+        ordered = sorted({value for value, one in zip(values, used, strict=True) if one})
+        places = {value: place for place, value in enumerate(ordered)}
+        return cls(np.array([places.get(value, -1) for value in values], dtype=np.int64)[codes], ordered)
+
+    def among(self, values: Sequence[T]) -> np.ndarray:
+        """Each row's place in `values`, -1 if it is none of them, int64 [N]."""
+        places = {value: place for place, value in enumerate(values)}
+        return self.map(lambda value: places.get(value, -1), np.int64)
+
+    def map(self, function: Any, dtype: Any) -> np.ndarray:
+        """`function` of each row, asked once for each value, [N]."""
+        return np.array([function(value) for value in self.values], dtype=dtype)[self.codes]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.values, dtype=dtype)[self.codes]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @overload
+    def __getitem__(self, place: int) -> T: ...
+    @overload
+    def __getitem__(self, place: slice) -> Coded[T]: ...
+    def __getitem__(self, place: Any) -> Any:
+        return Coded(self.codes[place], self.values) if isinstance(place, slice) else self.values[self.codes[place]]
+
+    def __iter__(self) -> Iterator[T]:
+        return map(self.values.__getitem__, self.codes.tolist())
+
+    def __eq__(self, other: object) -> bool:
+        return _equal(self, other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Coded({list(self)!r})"
+
+
+class Texts(Sequence[str]):
+    """N texts in Arrow's UTF-8; a row becomes a `str` when it is asked for."""
+
+    def __init__(self, array: pa.StringArray) -> None:
+        self._array = array
+
+    @cached_property
+    def beyond_ascii(self) -> np.ndarray:
+        """Rows with a character that is not ASCII, int64, sorted."""
+        offsets = np.frombuffer(self._array.buffers()[1], dtype=np.int32)[self._array.offset :][: len(self) + 1]
+        data = self._array.buffers()[2]
+        if data is None:
+            return np.zeros(0, dtype=np.int64)
+        found = np.flatnonzero(np.frombuffer(data, dtype=np.int8)[offsets[0] : offsets[-1]] < 0)
+        return np.unique(np.searchsorted(offsets - offsets[0], found, side="right") - 1)
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> Texts: ...
+    def __getitem__(self, place: Any) -> Any:
+        return Texts(self._array[place]) if isinstance(place, slice) else self._array[int(place)].as_py()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._array.to_pylist())
+
+    def __eq__(self, other: object) -> bool:
+        return _equal(self, other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Texts({list(self)!r})"
+
+
+def _equal(one: Sequence, other: object) -> Any:
+    if not isinstance(other, Sequence) or isinstance(other, str):
+        return NotImplemented
+    return len(one) == len(other) and all(a == b for a, b in zip(one, other, strict=True))
