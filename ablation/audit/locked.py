@@ -122,8 +122,9 @@ def read_lock(root: Path, found: Findings) -> LockedTree | None:
         laid_out = json.dumps(content, sort_keys=True, indent=2, ensure_ascii=False) + "\n"
         if laid_out.encode() != data:
             found.differ(path, "its layout is not the one that a lock is written with: it was edited")
-        tree = LockedTree(content)
-        _ = tree.cells, tree.families, tree.arms, tree.control, tree.second_family, tree.updates, tree.per_cell  # all readable
+        read = LockedTree(content)
+        _ = read.cells, read.families, read.arms, read.control, read.second_family, read.updates, read.per_cell  # all readable
+        tree = read
         found.count("digests of plan, lock and problem files", 4)
     plan = root / "plan.yaml"
     if tree is None:

@@ -1,0 +1,108 @@
+"""What somebody can do to a finished run: edits of its files, plain or with every digest and the journal's chain made good again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ablation.chain import GENESIS, chained_line
+from ablation.files import MARKER, folder_files, json_bytes, sha256_bytes, sha256_file
+
+PART = "part-000.parquet"
+
+
+def edit_json(path: Path, change: Callable) -> None:
+    content = json.loads(path.read_bytes())
+    changed = change(content)
+    path.write_bytes(json_bytes(content if changed is None else changed))
+
+
+def edit_rows(folder: Path, change: Callable[[list[dict]], list[dict] | None], part: str = PART) -> None:
+    """Change the rollouts of one part: `change` is given them as objects."""
+    table = pq.read_table(folder / part)
+    rows = table.to_pylist()
+    changed = change(rows)
+    write_rows(folder / part, rows if changed is None else changed, table.schema)
+
+
+def write_rows(path: Path, rows: list[dict], schema: pa.Schema) -> None:
+    columns = [pa.array([row[field.name] for row in rows], type=field.type) for field in schema]
+    pq.write_table(pa.Table.from_arrays(columns, schema=schema), path)
+
+
+def edit_info(folder: Path, **changes) -> None:
+    """Change the settings of a stage, in `stage.json`, the metadata of its parts and the columns that repeat them."""
+    edit_json(folder / "stage.json", lambda stage: stage["info"].update(changes))
+    info = json.loads((folder / "stage.json").read_bytes())["info"]
+    for path in sorted(folder.glob("part-*.parquet")):
+        table = pq.read_table(path)
+        rows = table.to_pylist()
+        for row in rows:
+            row |= {name: value for name, value in changes.items() if name in row}
+        write_rows(path, rows, table.schema.with_metadata({b"ablation.stage": json.dumps(info).encode()}))
+
+
+def edit_lines(path: Path, change: Callable[[list[bytes]], list[bytes] | None]) -> None:
+    """Change the lines of a chained file and leave its chain as it comes out."""
+    lines = path.read_bytes().splitlines()
+    changed = change(lines)
+    path.write_bytes(b"".join(line + b"\n" for line in (lines if changed is None else changed)))
+
+
+def rechain(path: Path, change: Callable[[list[dict]], list[dict] | None], counter: str = "seq", first: int = 0) -> str:
+    """Change the records of a chained file and make its chain good again; returns the head."""
+    records = [json.loads(line) for line in path.read_bytes().splitlines()]
+    changed = change(records)
+    head, lines = GENESIS, []
+    for number, record in enumerate(records if changed is None else changed):
+        own = {name: value for name, value in record.items() if name not in ("prev", "sha256")} | {counter: number + first}
+        lines.append(chained_line(own, head))
+        head = sha256_bytes(lines[-1])
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+    return head
+
+
+def reseal(root: Path, events: Callable[[list[dict]], list[dict] | None] = lambda records: None) -> None:
+    """Make every digest good again that the run folder itself holds: what is then wrong can only be seen from the content."""
+    for stage in sorted(root.glob("*/*/*/stage.json")):
+        folder = stage.parent
+
+        def good(content: dict, folder: Path = folder) -> None:
+            for part in content["parts"]:
+                part |= {"rows": pq.read_metadata(folder / part["name"]).num_rows, "sha256": sha256_file(folder / part["name"])}
+            content["rollouts"] = sum(part["rows"] for part in content["parts"])
+
+        edit_json(stage, good)
+        if (folder / "grades.json").is_file():
+            edit_json(folder / "grades.json", lambda grades, stage=stage: grades.update(stage_sha256=sha256_file(stage)))
+    for marker in sorted(root.glob(f"*/*/*/checkpoint/{MARKER}")):
+        edit_json(marker, lambda content, marker=marker: content.update(files=folder_files(marker.parent)))
+
+    def told(records: list[dict]) -> list[dict] | None:
+        for record in records:
+            for field, path in digests(root, record):
+                if field in record and path.is_file():
+                    record[field] = sha256_file(path)
+        return events(records)
+
+    head = rechain(root / "journal.jsonl", told)
+    if (root / "verdict.json").is_file():
+        edit_json(root / "verdict.json", lambda verdict: verdict["journal"].update(head=head))
+
+
+def digests(root: Path, record: dict) -> list[tuple[str, Path]]:
+    """(field, file) of what a journal's record holds the digest of."""
+    stage, arm, update = root / str(record.get("stage")), root / str(record.get("arm")), record.get("update")
+    return [
+        ("part_sha256", stage / str(record.get("part"))),
+        ("stage_sha256", stage / "stage.json"),
+        ("grades_sha256", stage / "grades.json"),
+        ("audit_sha256", arm / f"update-{update}" / "audit.json"),
+        ("checkpoint_sha256", arm / f"update-{update}" / "checkpoint" / MARKER),
+        ("check_sha256", arm / f"check-{update}" / "check.json"),
+        ("stopped_sha256", arm / "stopped.json"),
+    ]
