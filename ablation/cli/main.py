@@ -16,6 +16,7 @@ from ablation.cli import (
     arms,
     audit,
     blind,
+    evaluate,
     grade,
     import_rollouts,
     journal,
@@ -65,6 +66,7 @@ app.add_typer(plan.app, name="plan")
 app.add_typer(arms.app, name="arms")
 app.add_typer(audit.app, name="audit")
 app.add_typer(blind.app, name="blind")
+app.command("evaluate")(evaluate.evaluate)
 app.command("grade")(grade.grade)
 app.command("import")(import_rollouts.import_rollouts)
 app.add_typer(journal.app, name="journal")

@@ -51,7 +51,7 @@ def run(
         from ablation.study.extension import check_request
 
         family = check_request(locked, family, continue_to)
-    _need_local_extra()
+    need_local_extra()
     from ablation.study.runner import open_study
 
     root = run_root(locked, run_folder)
@@ -59,7 +59,7 @@ def run(
     this = "--all" if every else f"--arm {arm}" + (f" --family {family}" if family else "")
     this += f" --continue-to {continue_to}" if continue_to is not None else ""
     started = time.monotonic()
-    with _goes_on_with(f"ablation run {this}{options}"), make_reporter() as reporter, open_study(locked, root, reporter) as study:
+    with goes_on_with(f"ablation run {this}{options}"), make_reporter() as reporter, open_study(locked, root, reporter) as study:
         if every:
             study.run_all()
         elif continue_to is not None:
@@ -76,7 +76,7 @@ def run(
 
 
 @contextmanager
-def _goes_on_with(command: str) -> Iterator[None]:
+def goes_on_with(command: str) -> Iterator[None]:
     """Ctrl-C and SIGTERM end the run with one line that says how it goes on, and 128 + the signal's number as exit code."""
 
     def terminated(number: int, frame: object) -> None:
@@ -95,7 +95,7 @@ def _goes_on_with(command: str) -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _need_local_extra() -> None:
+def need_local_extra() -> None:
     """Training needs packages that a reviewer's install does not have."""
     from importlib.util import find_spec
 

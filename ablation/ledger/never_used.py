@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
-from ablation.ledger.ledger import ledger_path, read_ledger
+from ablation.ledger.ledger import Conflict, ledger_path, read_ledger
 from ablation.plan.locate import locate
 from ablation.plan.model import Plan
+from ablation.plan.phase2 import evaluation_sets
 from ablation.plan.resources import Resource
 from ablation.problems.digest import fingerprint
 from ablation.problems.problem import Problem, load_problems
@@ -39,12 +42,28 @@ def never_used_problems(plan: Plan, plan_path: Path) -> list[str]:
     return lines + [one.in_words() for one in conflicts if not (one.near and allowed)]
 
 
+def used_before(
+    plan: Plan, plan_path: Path, digest: str, set_name: str, subject: str, problems: Iterable[Problem]
+) -> list[Conflict]:
+    """Marks that the ledger has of the problems of an evaluation set, those of this very comparison left out.
+
+    Alike problems count for the never-used set alone, unless the plan allows them. `digest`: the plan's.
+    """
+    ledger = read_ledger(ledger_path(plan_path))
+    own = f"evaluations/{set_name}/{subject}/"
+    others = [mark for mark in ledger.marks if mark.plan != digest or not mark.stage.startswith(own)]
+    section = plan.verdict.never_used
+    alike = set_name == "never-used" and section is not None and section.near_duplicates == "refuse"
+    return [one for one in replace(ledger, marks=others).conflicts(problems) if alike or not one.near]
+
+
 def _others(plan: Plan, plan_path: Path) -> dict[str, list[Problem]]:
-    """What the plan itself uses: the problems in its cells, and the held-out ones."""
+    """What the plan itself uses: the problems in its cells, and those of its other sets."""
     named = {problem for problem, _ in plan.cells}
     found = {"the training problems": [one for one in _at_hand(plan.problems.training, plan_path) if one.id in named]}
-    if plan.verdict.held_out is not None and plan.verdict.held_out.problems is not None:
-        found["the held-out problems"] = _at_hand(plan.verdict.held_out.problems, plan_path)
+    for name in ("held-out", "selection", "main"):
+        if (one := evaluation_sets(plan).get(name)) is not None:
+            found[f"the {name} problems"] = _at_hand(one.resource, plan_path)
     return found
 
 

@@ -28,6 +28,11 @@ GATES = {
     "extension": "an arm may be extended without REPLICATED, or although it is not the one that the plan extends",
     "extension-pause:ARM@UPDATE": "the extension of ARM may go on past the check after UPDATE, which paused it",
     "engine": "the run may go on with another engine than the one that it began with",
+    "held-out": "held-out problems may be sampled without REPLICATED",
+    "never-used": "never-used problems may be sampled without WIN_VERIFIED on the held-out ones",
+    "selection": "checkpoints may be compared on the selection set without REPLICATED",
+    "release": "a release may be tried without REPLICATED, or with a checkpoint that was not selected",
+    "same-day": "the two models of a comparison may be sampled further apart than evaluation.same_day_hours",
 }
 """Gate -> what a deviation that names it allows. A name with a subject opens the gate for that subject alone."""
 PAUSE = "extension-pause"

@@ -28,6 +28,7 @@ Everything is a function of a seed: document i of a corpus is the same whoever m
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ablation.problems.problem import Problem
@@ -206,14 +207,50 @@ def draw_document(seed: int, corpus: str, index: int, context: int, obeyed: floa
 
 def draw_problems(seed: int, count: int) -> list[Problem]:
     """`count` different problems, the three sources in turn: p00 (sum), p01 (mixed), p02 (product), p03 (sum) ..."""
+    return _draw(seed, ("problem",), "p", count, set(), {})
+
+
+@dataclass(frozen=True)
+class EvaluationProblems:
+    """A set of problems for phase 2."""
+
+    count: int
+    letter: str
+    """Its problems are LETTER00, LETTER01, ..."""
+    terms: dict[str, tuple[int, ...]]
+    """Source -> numbers of terms that its chains have; left out: any. More terms are harder."""
+
+
+HARDER = {"sum": (5,), "mixed": (6, 7), "product": (4,)}
+EASIER = {"sum": (3,), "mixed": (4, 5), "product": (2, 3)}
+EVALUATIONS = {
+    "held-out": EvaluationProblems(24, "h", HARDER),
+    "never-used": EvaluationProblems(24, "n", EASIER),
+    "selection": EvaluationProblems(18, "s", {}),
+    "main": EvaluationProblems(24, "m", {}),
+}
+"""Sets of phase 2. As in the published study, held-out problems are harder than the training ones and never-used ones easier."""
+
+
+def draw_evaluations(seed: int, training: int) -> dict[str, list[Problem]]:
+    """Every set of `EVALUATIONS`; no problem is in two of them or among the first `training` ones of `draw_problems`."""
+    seen = {problem.prompt for problem in draw_problems(seed, training)}
+    return {
+        name: _draw(seed, ("problem", name), one.letter, one.count, seen, one.terms) for name, one in EVALUATIONS.items()
+    }
+
+
+def _draw(
+    seed: int, purpose: tuple[str, ...], letter: str, count: int, seen: set[str], terms: Mapping[str, tuple[int, ...]]
+) -> list[Problem]:
+    """`count` problems whose prompts are not in `seen`, which they are added to."""
     problems: list[Problem] = []
-    seen: set[str] = set()
     attempt = 0
     while len(problems) < count:
         source = SOURCES[len(problems) % len(SOURCES)]
-        chain = draw_chain(random.Random(derive_seed(seed, "problem", attempt)), source)
+        chain = draw_chain(random.Random(derive_seed(seed, *purpose, attempt)), source)
         attempt += 1
-        if chain.prompt not in seen:
+        if chain.prompt not in seen and len(chain.terms) in terms.get(source, (len(chain.terms),)):
             seen.add(chain.prompt)
-            problems.append(Problem(f"p{len(problems):02d}", source, chain.prompt, "integer", str(chain.value)))
+            problems.append(Problem(f"{letter}{len(problems):02d}", source, chain.prompt, "integer", str(chain.value)))
     return problems

@@ -7,8 +7,8 @@ effort token that is loosely obeyed; the adapter is then trained on the same tas
 
 Everything random is a function of `tiny_corpus.SEED`. Floating-point sums still depend on the machine, the thread count and the
 library versions, so another machine makes a model that behaves alike and not one that is equal bit for bit. That is why a
-plan names the shipped files by digest: this script is their recipe, not their identity. `problems.jsonl` has no such freedom
-and is the same everywhere.
+plan names the shipped files by digest: this script is their recipe, not their identity. Problem files have no such freedom and
+are the same everywhere.
 """
 
 from __future__ import annotations
@@ -257,17 +257,20 @@ def save_adapter(model: torch.nn.Module, folder: Path) -> None:
     path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
-def save_problems(path: Path) -> None:
-    path.write_text("".join(problem_line(problem) + "\n" for problem in corpus.draw_problems(corpus.SEED, PROBLEMS)))
+def save_problems(folder: Path) -> None:
+    """`problems.jsonl`, and `NAME.jsonl` for each set of phase 2."""
+    sets = {"problems": corpus.draw_problems(corpus.SEED, PROBLEMS)} | corpus.draw_evaluations(corpus.SEED, PROBLEMS)
+    for name, problems in sets.items():
+        (folder / f"{name}.jsonl").write_text("".join(problem_line(problem) + "\n" for problem in problems))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Make the tiny reasoner: base/, start-adapter/ and problems.jsonl.")
+    parser = argparse.ArgumentParser(description="Make the tiny reasoner: base/, start-adapter/ and its problem files.")
     parser.add_argument("folder", type=Path, help="where to put them; files of the same name are overwritten")
     folder: Path = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(THREADS)
-    save_problems(folder / "problems.jsonl")
+    save_problems(folder)
     base = pretrain()
     save_base(base, folder / "base")
     save_adapter(teach_effort(base), folder / "start-adapter")

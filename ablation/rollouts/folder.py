@@ -10,7 +10,7 @@ START = "start"
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The paths of one run. Nothing is read or created here."""
+    """The paths of one run. Nothing is created here, and no file is read."""
 
     root: Path
 
@@ -98,9 +98,17 @@ class RunFolder:
         """Stage folder: the starting model on the set, in the same seeds and the same session."""
         return self.evaluation(name, subject) / "reference"
 
+    def evaluation_result(self, name: str, subject: str) -> Path:
+        """What was compared, and how a reference that was sampled again moved; written last, when both stages are whole."""
+        return self.evaluation(name, subject) / "evaluation.json"
+
     def blind(self, name: str, subject: str) -> Path:
         """Folder of the blinded read of that comparison."""
         return self.evaluation(name, subject) / "blind"
+
+    def stage_files(self) -> list[Path]:
+        """`stage.json` of every complete stage, evaluations included, by name."""
+        return sorted([*self.root.glob("*/*/*/stage.json"), *self.root.glob("evaluations/*/*/*/stage.json")])
 
 
 def stage_file(stage: Path) -> Path:

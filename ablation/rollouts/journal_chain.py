@@ -3,7 +3,8 @@
 The journal binds the rollouts: `stage_sampled` holds the digest of the stage's `stage.json`, which holds those of its parts;
 `update_trained`, `arm_stopped`, `check_judged` and `extension_stopped` hold those of `audit.json`, `stopped.json`,
 `check.json` and `extension-stopped.json`, `stage_graded` that of `grades.json`, `checkpoint_saved` that of a checkpoint's
-marker. Rollouts that were sampled elsewhere have `stage_imported` in place of `stage_sampled`.
+marker; `rollouts.blind_record` has those of a blinded read. Rollouts that were sampled elsewhere have `stage_imported` in
+place of `stage_sampled`, and a reference that was taken over from an earlier comparison `stage_reused`.
 It is written before the stage is marked as complete, so a kill can leave an event without its stage, but never a
 stage without its event: a stage, checkpoint or stop that the journal does not tell of means that the journal was cut.
 """
@@ -17,9 +18,10 @@ from typing import Any
 from ablation.chain import Chain, Head, read_chain
 from ablation.errors import IntegrityError
 from ablation.files import MARKER, parse_json, sha256_file
+from ablation.rollouts.blind_record import untold_blind
 from ablation.rollouts.folder import RunFolder
 
-COMPLETED = ("stage_sampled", "stage_imported")
+COMPLETED = ("stage_sampled", "stage_imported", "stage_reused")
 """Events of a complete stage."""
 PROGRESS = ("part_written", *COMPLETED, "update_trained")
 """Events after which somebody may have seen how the run goes."""
@@ -76,7 +78,7 @@ def check_journal(root: Path, plan_digest: str, kept: Head | None = None) -> Jou
                 f"{run.journal}:{number}: belongs to plan {str(event.get('plan'))[:12]}, not to {plan_digest[:12]}",
                 hint="This is the run folder of another plan: choose another one with --run.",
             )
-    untold = _untold(disk, chain.records)
+    untold = _untold(disk, chain.records) + untold_blind(run, chain.records)
     if untold:
         more = f" (and {len(untold) - 1} more)" if len(untold) > 1 else ""
         hint = "Put the journal back from a copy. If there is none, this run has no proof of its history."
@@ -100,7 +102,7 @@ def check_journal(root: Path, plan_digest: str, kept: Head | None = None) -> Jou
 
 @dataclass(frozen=True)
 class _Disk:
-    """What a run folder has to show; names are `FAMILY/ARM/STAGE` and `FAMILY/ARM`."""
+    """What a run folder has to show; names are `FAMILY/ARM/STAGE` (`evaluations/SET/SUBJECT/MODEL`) and `FAMILY/ARM`."""
 
     stages: dict[str, str]
     """Complete stage -> SHA-256 of its `stage.json`."""
@@ -123,7 +125,7 @@ def _on_disk(run: RunFolder) -> _Disk:
     def digests(*patterns: str) -> dict[str, str]:
         return {name(path): sha256_file(path) for pattern in patterns for path in sorted(run.root.glob(pattern))}
 
-    stages = {name(path.parent): sha256_file(path) for path in sorted(run.root.glob("*/*/*/stage.json"))}
+    stages = {name(path.parent): sha256_file(path) for path in run.stage_files()}
     updates = {marker.parent.parent: marker for marker in sorted(run.root.glob(f"*/*/update-*/checkpoint/{MARKER}"))}
     audits = {
         (name(path.parent.parent), path.parent.name): sha256_file(path)
@@ -135,7 +137,7 @@ def _on_disk(run: RunFolder) -> _Disk:
         audits=audits,
         stops=digests("*/*/stopped.json", "*/*/extension-stopped.json"),
         checks=digests("*/*/check-*/check.json"),
-        grades=digests("*/*/*/grades.json"),
+        grades=digests("*/*/*/grades.json", "evaluations/*/*/*/grades.json"),
     )
 
 
@@ -145,7 +147,7 @@ def _untold(disk: _Disk, events: list[dict[str, Any]]) -> list[str]:
     def of(kind: str) -> list[dict[str, Any]]:
         return [event for event in events if event.get("event") == kind]
 
-    sampled = {event.get("stage"): event.get("stage_sha256") for kind in COMPLETED for event in of(kind)}
+    sampled = {event.get("stage"): event.get("stage_sha256") for event in events if event.get("event") in COMPLETED}
     trained = {(event.get("arm"), f"update-{event.get('update')}"): event.get("audit_sha256") for event in of("update_trained")}
     stopped = {f"{event.get('arm')}/stopped.json": event.get("stopped_sha256") for event in of("arm_stopped")}
     stopped |= {f"{event.get('arm')}/extension-stopped.json": event.get("stopped_sha256") for event in of("extension_stopped")}

@@ -36,8 +36,10 @@ def seen_so_far(root: Path, journal: JournalState) -> tuple[str, str]:
     """(`nothing`, `progress` or `results`, why), from the journal and the folder of the run in `root`."""
     run = RunFolder(root)
     for event in journal.events:
-        if event["event"] in COMPLETED and str(event.get("stage")).endswith("/readout"):
-            return "results", f"the journal tells of the readout {event['stage']} at {event['time']}"
+        stage = str(event.get("stage"))
+        if event["event"] in COMPLETED and (stage.endswith("/readout") or stage.startswith("evaluations/")):
+            what = "readout" if stage.endswith("/readout") else "stage"
+            return "results", f"the journal tells of the {what} {stage} at {event['time']}"
         if event["event"] in ("arm_finished", "arm_stopped"):
             return "results", f"the journal tells that {event.get('arm')} ended at {event['time']}"
     if run.verdict.exists() and parse_json(run.verdict.read_bytes()).get("arms"):  # `check_journal` has read it

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -21,7 +21,7 @@ from ablation.rollouts.schema import Cell, Rollout, StageInfo
 from ablation.rollouts.store import finish_stage, part_info, stage_is_complete, stage_parts, stage_record, write_part
 from ablation.rollouts.thinking import thinking_span
 from ablation.study.journal import Journal
-from ablation.study.schedule import rollout_seed
+from ablation.study.schedule import plan_cells, rollout_seed
 
 
 class Reporter(Protocol):
@@ -52,11 +52,12 @@ class Item:
 class Prompts:
     """Rendered prompts by cell: rendered once, by the model's own chat template."""
 
-    def __init__(self, plan: Plan, problems: dict[str, Problem], tokenizer) -> None:
+    def __init__(self, plan: Plan, problems: dict[str, Problem], tokenizer, cells: Sequence[Cell] | None = None) -> None:
+        """`cells`: left out, those of the plan."""
         self.problems = problems
         self._by_cell = {
-            Cell(problem, effort): render_prompt(tokenizer, problems[problem], effort, plan.model.tokens)
-            for problem, effort in plan.cells
+            cell: render_prompt(tokenizer, problems[cell.problem], cell.effort, plan.model.tokens)
+            for cell in (plan_cells(plan) if cells is None else cells)
         }
         refuse_equal_prompts({(cell.problem, cell.effort): prompt for cell, prompt in self._by_cell.items()})
 
@@ -79,14 +80,12 @@ def check_prompts_fit(prompts: Mapping[Cell, Prompt], context: int | None, max_t
         )
 
 
-def stage_items(plan: Plan, family: str, stage: str, update: int, cells: list[Cell]) -> list[Item]:
-    """Every rollout of a stage, in the order in which it is sampled and stored."""
-    seed = plan.families[family].seed
-    return [
-        Item(cell, index, rollout_seed(seed, stage, update, cell, index))
-        for cell in cells
-        for index in range(plan.training.rollouts_per_cell)
-    ]
+def stage_items(
+    plan: Plan, family: str, stage: str, update: int, cells: Sequence[Cell], per_cell: int | None = None
+) -> list[Item]:
+    """Every rollout of a stage, in the order in which it is sampled and stored. `per_cell`: left out, the plan's in training."""
+    seed, count = plan.families[family].seed, plan.training.rollouts_per_cell if per_cell is None else per_cell
+    return [Item(cell, index, rollout_seed(seed, stage, update, cell, index)) for cell in cells for index in range(count)]
 
 
 class StageSampler:

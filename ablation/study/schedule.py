@@ -7,6 +7,9 @@ from ablation.plan.model import Plan
 from ablation.rollouts.schema import Cell
 from ablation.seeds import derive_seed
 
+ON_CELLS = ("sweep", "readout", "check")
+"""Stages on all training cells, which share their seeds within a family."""
+
 
 def plan_cells(plan: Plan) -> list[Cell]:
     """Every cell, in plan order."""
@@ -30,8 +33,10 @@ def cells_of_update(plan: Plan, family: str, k: int) -> list[Cell]:
 
 
 def rollout_seed(family_seed: int, stage: str, update: int, cell: Cell, index: int) -> int:
-    """Sampling seed of one rollout. Sweep, readouts and checks of a family share theirs; so do all arms at an update."""
-    purpose = ("update", update) if stage == "update" else ("evaluation",)
+    """Sampling seed of one rollout. Sweep, readouts and checks of a family share theirs; so do all arms at an update, and all
+    models that are compared on one evaluation set, whose name is then the `stage`.
+    """
+    purpose = ("update", update) if stage == "update" else ("evaluation",) if stage in ON_CELLS else (stage,)
     return derive_seed(family_seed, "rollout", *purpose, cell.id, index)
 
 
