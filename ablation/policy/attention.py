@@ -8,6 +8,7 @@ Shapes: N packed tokens, H query heads, G key heads (H = G * Q), D head size, B 
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
@@ -102,13 +103,27 @@ def _spread(tensor_NHD: torch.Tensor, block: Block, places: torch.Tensor, width:
     return spread.view(batch, width, *rest).transpose(1, 2)
 
 
+@contextmanager
+def strictly_deterministic():
+    """GPU kernels of attention add in a random order unless nothing less is allowed; elsewhere a warning has to do, as not
+    every operation has another way."""
+    before = torch.is_deterministic_algorithms_warn_only_enabled()
+    on = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(on, warn_only=False)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(on, warn_only=before)
+
+
 def _backward_of_kernel(query_NHD, key_BGLD, value_BGLD, grad_NHD, block: Block, scaling: float):
     """Gradients of the owned queries [owned, H, D], of keys and of values, by PyTorch's kernel."""
     with torch.enable_grad():
         inputs = [one.detach().requires_grad_() for one in (_gather(query_NHD, block), key_BGLD, value_BGLD)]
         out = _kernel(*inputs, scaling)
     grad = _spread(grad_NHD, block, block.owned, block.tokens_BL.shape[1])
-    grad_query, grad_key, grad_value = torch.autograd.grad(out, inputs, grad)
+    with strictly_deterministic():
+        grad_query, grad_key, grad_value = torch.autograd.grad(out, inputs, grad)
     return _owned(grad_query, block.owned), grad_key, grad_value
 
 

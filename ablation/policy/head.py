@@ -96,7 +96,7 @@ def entropy_of(top_logprobs: torch.Tensor) -> torch.Tensor:
 
 
 def largest(values_UV: torch.Tensor, count: int) -> torch.Tensor:
-    """The `count` largest of each row, in descending order; exactly those of `torch.topk`, in less time on a CPU.
+    """The `count` largest of each row, in descending order; exactly those of `torch.topk`, in less time.
 
     They lie in at most `count` of the row's blocks, and those are the blocks with the largest maxima.
     """
@@ -104,7 +104,7 @@ def largest(values_UV: torch.Tensor, count: int) -> torch.Tensor:
     count = min(count, vocabulary)
     width = int((vocabulary / count) ** 0.5)
     blocks = vocabulary // max(width, 1)
-    if values_UV.device.type != "cpu" or blocks < 4 * count:
+    if blocks < 4 * count:
         return torch.topk(values_UV, count, dim=-1).values
     blocked = values_UV[:, : blocks * width].unflatten(1, (blocks, width))
     best = torch.topk(blocked.amax(-1), count, dim=-1, sorted=False).indices

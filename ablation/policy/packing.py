@@ -18,8 +18,8 @@ from ablation.policy.base import ScoreRow
 
 WASTE = 1.25
 """An attention block may hold this many padded tokens for each real one."""
-BLOCK_TOKENS = 2048
-"""Padded tokens of an attention block, unless a single row is longer: its scores stay in the processor's cache."""
+BLOCK_TOKENS = {"cpu": 2048, "cuda": 2**16}
+"""Padded tokens of an attention block, unless a single row is longer: its scores stay in a CPU's cache; a GPU wants few calls."""
 
 Wanted = Sequence[np.ndarray] | None
 
@@ -137,6 +137,7 @@ def _packed(rows, wanted, paths, ids, positions, blocks, device) -> Packed:
 
 def _blocks(paths: list[np.ndarray], count: int, device: torch.device) -> list[Block]:
     """Rows of like length together, longest first; a row all of whose tokens are owned already has nothing to attend for."""
+    most = BLOCK_TOKENS.get(device.type, BLOCK_TOKENS["cpu"])
     taken = np.zeros(count, dtype=bool)
     blocks: list[Block] = []
     members: list[np.ndarray] = []  # paths of the block that is being filled
@@ -147,7 +148,7 @@ def _blocks(paths: list[np.ndarray], count: int, device: torch.device) -> list[B
             continue
         taken[path] = True
         padded = len(members[0]) * (len(members) + 1) if members else 0
-        if members and (padded > BLOCK_TOKENS or padded > WASTE * (sum(map(len, members)) + len(path))):
+        if members and (padded > most or padded > WASTE * (sum(map(len, members)) + len(path))):
             blocks.append(_block(members, owned, device))
             members, owned = [], []
         members.append(path)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ablation.policy import attention, packing
-from ablation.policy.attention import packed_attention
+from ablation.policy.attention import packed_attention, strictly_deterministic
 from ablation.policy.base import ScoreRow
 from ablation.policy.packing import pack
 
@@ -36,7 +36,7 @@ def written_out(query_HLD, key_GLD, value_GLD):
 @pytest.mark.parametrize("explicit", [True, False])
 @pytest.mark.parametrize("block_tokens", [1, 20, 4096])
 def test_values_and_gradients(rows, explicit, block_tokens, monkeypatch):
-    monkeypatch.setattr(packing, "BLOCK_TOKENS", block_tokens)
+    monkeypatch.setattr(packing, "BLOCK_TOKENS", {"cpu": block_tokens})
     monkeypatch.setattr(attention, "EXPLICIT_BACKWARD_BELOW", 10_000 if explicit else 0)
     packed = pack(rows, torch.device("cpu"))
     count = packed.ids.shape[1]
@@ -66,3 +66,16 @@ def test_a_row_that_begins_like_a_longer_one_attends_no_second_time():
     rows = [ScoreRow((1, 2), np.array([3, 4, 5])), ScoreRow((1, 2), np.array([3])), ScoreRow((1, 2), np.array([3, 4, 5]))]
     packed = pack(rows, torch.device("cpu"))
     assert [block.tokens_BL.shape for block in packed.blocks] == [(1, 5)]
+
+
+def test_what_may_be_random_elsewhere_is_not_in_the_backward_pass_and_the_setting_comes_back():
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    try:
+        for on, warn in ((True, True), (True, False), (False, False)):
+            torch.use_deterministic_algorithms(on, warn_only=warn)
+            with strictly_deterministic():
+                assert torch.are_deterministic_algorithms_enabled() is on
+                assert not torch.is_deterministic_algorithms_warn_only_enabled()
+            assert torch.is_deterministic_algorithms_warn_only_enabled() is warn
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
