@@ -32,6 +32,8 @@ from ablation.verdict.rules import Figures, RuleResult, judge
 REFERENCE = "the start"
 SETS = {"held_out": "held-out", "never_used": "never-used", "main": "main", "agent": "agent", "safety": "safety"}
 """Where a rule is measured, as plans say it -> the set, as commands and folders name it."""
+TOO_FEW, SEALED = "READ_TOO_FEW_PAIRS", "READ_SEALED"
+"""Reasons of a blinded read that was not made."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,7 @@ class Phase2:
             missing += self._read_missing(subject, read, results)
         decided = decide_section(name, section.table, results, earlier)
         return SectionVerdict(
-            decided.label,
+            INCOMPLETE if decided.label == UNDECIDED and missing else decided.label,
             results,
             reasons,
             subject,
@@ -165,16 +167,18 @@ class Phase2:
         if found is None:
             return Read()
         reasons = tuple(Reason(f"READ_{one.code}", one.text) for one in found.reasons if found.label == UNDECIDED)
+        if any(one.code == TOO_FEW for one in reasons):  # there is nothing to read, so it can neither pass nor fail
+            return Read(NOT_RUN, None, None, reasons)
         return Read(found.label, found.passes, found.as_json(), reasons)
 
     def _read_missing(self, subject: str, read: Read, results: Sequence[RuleResult]) -> list[Missing]:
         """The blinded read that could still change the label."""
         options = self.reader.options
-        if any(one.holds is False for one in results) or options is None:
+        if any(one.holds is False for one in results) or options is None or any(one.code == TOO_FEW for one in read.reasons):
             return []
         if read.label == NOT_RUN:
             return [Missing(f"held-out/{subject}: no blinded read", f"ablation blind pairs --subject {subject}{options}")]
-        if any(one.code == "READ_SEALED" for one in read.reasons):
+        if any(one.code == SEALED for one in read.reasons):
             return [Missing(f"held-out/{subject}: ratings, or the key", f"ablation blind status --subject {subject}{options}")]
         return []
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from shlex import quote
-from typing import Any, Protocol
+from typing import Any
 
 from ablation.errors import IncompleteError, IntegrityError
 from ablation.files import parse_json, sha256_file
@@ -29,34 +29,24 @@ from ablation.rollouts.seen import check_lock_copy, deviations_of_run
 from ablation.rollouts.stage import Stage
 from ablation.rollouts.store import read_stage, stage_is_complete
 from ablation.verdict.completeness import check_pairing, check_stage_of_plan, missing_rollouts
+from ablation.verdict.evaluated import Evaluations
 from ablation.verdict.figures import figures_of
-from ablation.verdict.labels import judge_damage, missing_reasons, replication
+from ablation.verdict.labels import Replication, judge_damage, missing_reasons, replication
+from ablation.verdict.locked import Locked
 from ablation.verdict.model import (
     FROM_ROLLOUTS,
     INCOMPLETE,
-    NOT_RUN,
     STABLE,
     STOPPED,
     UNDECIDED,
     ArmVerdict,
     Missing,
-    SectionVerdict,
     Verdict,
 )
+from ablation.verdict.phase2 import Phase2
 from ablation.verdict.steps import steps_taken
 
 AUDITED = ("negative_share", "net_share", "truncated_share", "kl_share")
-
-
-class Locked(Protocol):
-    """What a verdict needs of a locked plan: see `plan.lock.LockedPlan`."""
-
-    plan: Plan
-    path: Path
-    lock: Any
-
-    @property
-    def digest(self) -> str: ...
 
 
 def judge_run(root: Path, locked: Locked, options: str | None = "", *, regrade: bool = False) -> Verdict:
@@ -84,11 +74,13 @@ def judge_run(root: Path, locked: Locked, options: str | None = "", *, regrade: 
         once.setdefault(one.what, one)
     check_lock_copy(root, locked)
     journal = check_journal(root, locked.digest)
+    deviations = deviations_of_run(root, locked, journal)
     if journal.stale_grades and not regrade:
         raise IncompleteError(
             f"{root}: {', '.join(journal.stale_grades)}: was being graded again, and that was not finished",
             hint=f"Run {reader.grade_command}.",
         )
+    evaluations = Evaluations(root, locked, journal.events, deviations, options, regrade)
     return Verdict(
         plan=plan.name,
         digest=locked.digest,
@@ -101,7 +93,7 @@ def judge_run(root: Path, locked: Locked, options: str | None = "", *, regrade: 
         sweeps={
             family: reader.sweep(family)[2] for family in dict.fromkeys(family for family, _ in pairs) if reader.sweep(family)
         },
-        sections={name: SectionVerdict(NOT_RUN) for name in ("held_out", "never_used", "release") if getattr(plan.verdict, name)},
+        sections=Phase2(evaluations, INCOMPLETE if missing else headline.label, headline.stable_arm).sections(),
         audits={f"{family}/{arm}": found for family, arm in pairs if (found := _audit_ranges(reader.run, plan, family, arm))},
         steps={
             f"{family}/{arm}": found
@@ -113,7 +105,7 @@ def judge_run(root: Path, locked: Locked, options: str | None = "", *, regrade: 
             *reader.notes,
             *journal.notes,
         ],
-        deviations=deviations_of_run(root, locked, journal),
+        deviations=deviations,
         external=external_arms(plan),
         imported={name: one.engine for name, one in sorted(reader.imported.items())},
         journal=journal.as_json(),
@@ -132,6 +124,11 @@ def _together(reader: _Reader, missing: Collection[Missing]) -> str | None:
     if len(commands) == 1:
         return commands.pop()
     return reader.command("--all") if commands and not reader.imported else None  # each file is imported by itself
+
+
+def headline_of(root: Path, locked: Locked) -> Replication:
+    """The replication alone, as `judge_run` has it. Raises as it does."""
+    return replication(locked.plan, _Reader(root, locked, None).arm)
 
 
 def judge_check(root: Path, locked: Locked, family: str, arm: str, update: int) -> ArmVerdict | None:
@@ -240,7 +237,7 @@ class _Reader:
             raise IncompleteError(error.message, hint=hint) from None
 
     def _slow(self, stage: Stage) -> bool:
-        return any(self.problems()[name].grader in SLOW for name in set(stage.problem))
+        return any(self.problems()[name].grader in SLOW for name in stage.problem.values)
 
     def _sweep(self, family: str) -> tuple[Stage, Outcomes, dict] | None:
         stage = self._stage(self.run.sweep(family), family, START, "sweep", 0)
