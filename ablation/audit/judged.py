@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ablation.audit.findings import Findings
-from ablation.audit.intervals import Ratio, Settings
+from ablation.audit.intervals import NOT_COMPUTED, Settings
 from ablation.audit.locked import LockedTree
 from ablation.audit.rules import STOPPED, Compared, Headline, Ruled, apply, damage, replication
 
@@ -43,7 +43,8 @@ class OwnVerdict:
 
 
 def settings_of(tree: LockedTree) -> Settings:
-    return Settings(*(tree.statistics(name) for name in ("level", "resamples", "seed", "min_clusters")))
+    names = ("level", "resamples", "seed", "min_clusters", "method", "few_clusters", "estimand")
+    return Settings(*(tree.statistics(name) for name in names))
 
 
 def judge(rules: Sequence[Mapping[str, Any]], compared: Compared) -> tuple[str, list[Ruled]]:
@@ -53,10 +54,16 @@ def judge(rules: Sequence[Mapping[str, Any]], compared: Compared) -> tuple[str, 
 
 def headline(tree: LockedTree, arms: Sequence[OwnArm]) -> Headline:
     statuses = {(one.family, one.arm): one.label for one in arms}
-    return replication(statuses, list(tree.arms), tree.control, (tree.main_family, tree.second_family))
+    return replication(
+        statuses,
+        list(tree.arms),
+        tree.control,
+        (tree.main_family, tree.second_family),
+        tree.plan["verdict"]["replication"].get("table"),
+    )
 
 
-def compare_arm(where: str, told: Mapping[str, Any], own: OwnArm, level: float, found: Findings, source: str) -> None:
+def compare_arm(where: str, told: Mapping[str, Any], own: OwnArm, found: Findings, source: str) -> None:
     """One arm of a verdict (the engine's, or the stored one) against this audit's."""
     found.same(where, "label", bare(told["label"]), own.label, source=source)
     compare_rules(where, told["rules"], own.rules, found, source)
@@ -65,13 +72,18 @@ def compare_arm(where: str, told: Mapping[str, Any], own: OwnArm, level: float, 
     if own.compared is None:
         return
     found.same(where, "measures", told["measures"], dict(own.compared.subject), source=source)
+    compare_ratios(where, told["ratios"], own.compared, found, source)
+
+
+def compare_ratios(where: str, told: Mapping[str, Any], own: Compared, found: Findings, source: str) -> None:
+    """Every ratio that is told, with its interval."""
     for name in RATIOS:
-        ratio = own.compared.ratios.get(name)
-        if ratio is not None and name in told["ratios"]:
-            mine = ratio.as_json(level)
-            if ratio.low is None:
-                mine.pop("clusters")  # nothing was resampled
-            found.same(where, f"ratios.{name}", told["ratios"][name], mine, source=source)
+        ratio = own.estimate("ratio", name) if name in told else None
+        if ratio is not None:
+            mine = ratio.as_json()
+            if ratio.reason == NOT_COMPUTED:
+                mine = {"value": mine["value"]}
+            found.same(where, f"ratios.{name}", told[name], mine, source=source)
             found.count("ratios and their intervals")
 
 
@@ -106,7 +118,7 @@ def compare_verdict(where: str, told: Mapping[str, Any], own: OwnVerdict, tree: 
     found.same(where, "bare_label", told["bare_label"], own.headline.label, source=source)
     found.same(where, "stable_arm", told["stable_arm"], own.headline.stable_arm, source=source)
     found.same(where, "reasons", [one["code"] for one in told["reasons"]], own.headline.codes, source=source)
-    compare_arms(where, told, own, found, source, settings_of(tree).level)
+    compare_arms(where, told, own, found, source)
     by_name = {f"{one['family']}/{one['arm']}" for one in told["arms"]}
     for one in own.arms:
         if one.name not in by_name:
@@ -116,12 +128,12 @@ def compare_verdict(where: str, told: Mapping[str, Any], own: OwnVerdict, tree: 
     found.count("labels", 1 + len(own.arms) + len(own.sections))
 
 
-def compare_arms(where: str, told: Mapping[str, Any], own: OwnVerdict, found: Findings, source: str, level: float) -> None:
+def compare_arms(where: str, told: Mapping[str, Any], own: OwnVerdict, found: Findings, source: str) -> None:
     known = {one.name: one for one in own.arms}
     for one in told["arms"]:
         name = f"{one['family']}/{one['arm']}"
         if name in known:
-            compare_arm(f"{where}, {name}", one, known[name], level, found, source)
+            compare_arm(f"{where}, {name}", one, known[name], found, source)
         else:
             found.differ(where, f"has {name}, which has no result here")
 
@@ -147,14 +159,10 @@ def compare_stored(
         )
         known = {one.name for one in own.arms}
         part = {"arms": [one for one in told["arms"] if f"{one['family']}/{one['arm']}" in known]}
-        compare_arms(path.name, part, own, found, source, settings_of(tree).level)
+        compare_arms(path.name, part, own, found, source)
         return
     compare_verdict(path.name, told, own, tree, found, source)
     if fresh is not None:
         for name in ("label", "labels", "deviations", "audits", "steps", "sweeps", "external", "imported"):
             if name in told:  # an earlier version of this program did not write all of them
                 found.same(path.name, name, told[name], fresh.get(name), source="the engine says now")
-
-
-def cjk(subject: Mapping[str, Any], reference: Mapping[str, Any], make: Callable[..., Ratio]) -> Ratio:
-    return make(subject["cjk_share"], reference["cjk_share"])

@@ -29,6 +29,7 @@ ARM = {
     "external": None,
 }
 """What an arm does that says nothing of it: a field that is younger than the lock is at its default (plans/README.md)."""
+STATISTICS = {"method": "percentile", "few_clusters": "undecided", "estimand": "pooled"}
 REWARD = {"length_bonus": 0.3, "loop_penalty": 0.0}
 
 
@@ -101,7 +102,7 @@ class LockedTree:
         return self.plan["verdict"]["replication"]["control"]
 
     def statistics(self, name: str) -> Any:
-        value = self.plan["statistics"].get(name, {"few_clusters": "undecided", "estimand": "pooled"}.get(name))
+        value = self.plan["statistics"].get(name, STATISTICS.get(name))
         return int(value) if name == "seed" else value
 
 

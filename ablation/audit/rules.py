@@ -5,23 +5,31 @@ A number is compared as it is written: 0.1 is one tenth. What is not known decid
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 from ablation.audit.intervals import Ratio
+from ablation.audit.tables import decide, rows_of
 
 DAMAGED, STABLE, UNDECIDED, STOPPED = "DAMAGED", "STABLE", "UNDECIDED", "STOPPED"
+REASONS = ("CONTROL_NOT_DAMAGED", "NO_STABLE_ARM", "NOT_STABLE_AGAIN", "STOPPED")
+
+
+Estimates = Callable[[str, str], Ratio | None]
+"""(`ratio`, `change` or `rate`, measure) -> the number with its interval; None if there is no such estimate."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """A subject beside its reference: measures of both, and ratios subject / reference."""
+    """A subject beside its reference: measures of both, and what has an interval."""
 
     subject: Mapping[str, Any]
     reference: Mapping[str, Any]
-    ratios: Mapping[str, Ratio]
+    estimate: Estimates
+    open_counts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Measure -> answers of subject and reference that nobody could label and that may count, too."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +47,40 @@ def written(number: float | int | Fraction) -> Fraction:
 
 
 def apply(rule: Mapping[str, Any], compared: Compared) -> Ruled:
-    value = tested(rule, compared)
-    return Ruled(rule["name"], value, None if value is None else meets(value, rule["op"], rule["limit"]))
+    measure, compare, op, limit = (rule[name] for name in ("measure", "compare", "op", "limit"))
+    kind, _, end = compare.partition("_")
+    estimated = compare != "value" if measure != "correct_rate" else True
+    if compare == "change" and measure != "correct_rate":
+        estimated = False
+    found = compared.estimate("rate" if kind == "value" else kind, measure) if estimated else None
+    if found is not None:
+        value = {"": found.value, "low": found.low, "high": found.high}[end]
+        if value is None and end and found.bound is not None:  # it can show that a rule holds, and nothing else
+            value = found.bound[end == "high"]
+            shows = meets(written(value), op, limit)
+            return Ruled(rule["name"], written(value) if shows else None, True if shows else None)
+    else:
+        value = _plain(kind, end, measure, compared)
+    if value is None:
+        return Ruled(rule["name"], None, None)
+    own = written(value)
+    worlds = {meets(own, op, limit)}
+    if measure in compared.open_counts and compare in ("value", "change", "rate"):
+        more, before = compared.open_counts[measure]
+        unit = Fraction(1, compared.subject["rollouts"]) if compare == "rate" else Fraction(1)
+        ends = (own - (before if compare == "change" else 0), own + more * unit)
+        worlds = {meets(one, op, limit) for one in ends}
+    return Ruled(rule["name"], own, worlds.pop() if len(worlds) == 1 else None)
+
+
+def _plain(kind: str, end: str, measure: str, compared: Compared) -> Fraction | float | int | None:
+    """A number that needs no estimate."""
+    own, before = compared.subject.get(measure), compared.reference.get(measure)
+    if own is None or end or kind == "ratio":
+        return None
+    if kind == "change":
+        return None if before is None else written(own) - written(before)
+    return Fraction(own, compared.subject["rollouts"]) if kind == "rate" else own
 
 
 def meets(value: Fraction, op: str, limit: float | int) -> bool:
@@ -49,23 +89,6 @@ def meets(value: Fraction, op: str, limit: float | int) -> bool:
     if distance == 0:
         return op.endswith("=")
     return (distance < 0) == op.startswith("<")
-
-
-def tested(rule: Mapping[str, Any], compared: Compared) -> Fraction | None:
-    """The number that a rule looks at, None if there is none."""
-    measure, compare = rule["measure"], rule["compare"]
-    own, before = compared.subject.get(measure), compared.reference.get(measure)
-    if compare == "value":
-        return None if own is None else written(own)
-    if compare == "change":
-        return None if own is None or before is None else written(own) - written(before)
-    ratio = compared.ratios.get(measure)
-    if compare in ("ratio", "ratio_low", "ratio_high"):
-        if ratio is None:
-            return None
-        end = {"ratio": ratio.value, "ratio_low": ratio.low, "ratio_high": ratio.high}[compare]
-        return None if end is None else written(end)
-    raise KeyError(f"comparison `{compare}` is not known to this audit")
 
 
 def damage(ruled: list[Ruled]) -> str:
@@ -83,22 +106,21 @@ class Headline:
     stable_arm: str | None = None
 
 
-def replication(statuses: Mapping[tuple[str, str], str], arms: list[str], control: str, families: tuple[str, str]) -> Headline:
-    """The study's headline. `statuses`: (family, arm) -> label, for every arm that has a result.
+def replication(
+    statuses: Mapping[tuple[str, str], str], arms: list[str], control: str, families: tuple[str, str], table: Any
+) -> Headline:
+    """The headline. `statuses`: (family, arm) -> label, for every arm that has a result.
 
-    REPLICATED: the control is damaged in both families, and so is the first arm in plan order that was stable in the first one
-    stable in the second. A stopped arm is neither.
+    Looked at are the control in both families, the arms of the first one in plan order up to the first that is stable, and that
+    arm in the second. What is found there are reasons, and the plan's table makes a label of them. A stopped arm is neither damaged
+    nor stable.
     """
     first, second = families
     looked_at = [(first, control), (second, control)]
-    codes = [
-        {STABLE: "CONTROL_NOT_DAMAGED", STOPPED: "STOPPED"}[statuses[pair]]
-        for pair in looked_at
-        if statuses.get(pair) in (STABLE, STOPPED)
-    ]
-    others = [arm for arm in arms if arm != control]
-    candidates = [arm for arm in others if statuses.get((first, arm)) not in (DAMAGED, STOPPED)]
-    chosen = None
+    not_damaged = {STABLE: "CONTROL_NOT_DAMAGED", STOPPED: "STOPPED"}
+    codes = [not_damaged[statuses[pair]] for pair in looked_at if statuses.get(pair) in not_damaged]
+    candidates = [arm for arm in arms if arm != control and statuses.get((first, arm)) not in (DAMAGED, STOPPED)]
+    chosen, may_be = None, set[str]()
     if not candidates:
         codes.append("NO_STABLE_ARM")
     elif statuses.get((first, candidates[0])) == STABLE:
@@ -106,16 +128,23 @@ def replication(statuses: Mapping[tuple[str, str], str], arms: list[str], contro
         looked_at.append((second, chosen))
         again = statuses.get((second, chosen))
         codes += {DAMAGED: ["NOT_STABLE_AGAIN"], STOPPED: ["STOPPED"]}.get(again or "", [])
+        may_be |= {"NOT_STABLE_AGAIN"} if again == UNDECIDED else set()
     else:
         looked_at.append((first, candidates[0]))
-    if any(pair not in statuses for pair in looked_at) or any((first, arm) not in statuses for arm in arms):
-        return Headline("INCOMPLETE", ["MISSING", *(["REPLICATED_RULED_OUT"] if codes else [])], chosen)
-    if codes:
-        return Headline("NOT_REPLICATED", codes, chosen)
-    open_ones = [pair for pair in looked_at if statuses[pair] == UNDECIDED]
-    if open_ones:
-        return Headline("UNDECIDED", ["UNDECIDED"] * len(open_ones), chosen)
-    return Headline("REPLICATED", ["CONTRAST_HELD_TWICE"], chosen)
+        may_be |= {"NO_STABLE_ARM", "NOT_STABLE_AGAIN", "STOPPED"}
+    open_ones = [pair for pair in looked_at if statuses.get(pair) == UNDECIDED]
+    may_be |= {"CONTROL_NOT_DAMAGED"} if any(arm == control for _, arm in open_ones) else set()
+    label = "INCOMPLETE"
+    if all(pair in statuses for pair in looked_at):
+        facts = {name: True if name in codes else None if name in may_be else False for name in REASONS}
+        label = decide(rows_of("replication", table), reasons=facts)
+        if label == UNDECIDED or not codes:
+            codes += ["UNDECIDED"] * len(open_ones)
+        codes = codes or ["CONTRAST_HELD_TWICE"]
+    if label == "INCOMPLETE" or any((first, arm) not in statuses for arm in arms):
+        ruled_out = codes and label != "REPLICATED"
+        return Headline("INCOMPLETE", ["MISSING", *(["REPLICATED_RULED_OUT"] if ruled_out else [])], chosen)
+    return Headline(label, codes, chosen)
 
 
 def stop_fired(rules: list[Mapping[str, Any]], metrics: list[Mapping[str, Any]]) -> str | None:

@@ -5,7 +5,7 @@ with the engine's verdict. Nothing is raised for a run that is not what it shoul
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -184,16 +184,16 @@ class Run:
         one = self.stages.get(f"{family}/{START}/sweep")
         return one.outcomes if one is not None else None
 
-    def compared(self, subject: str, reference: str, cluster: str) -> Compared | None:
-        """Two stages, if both are whole and graded."""
+    def compared(self, subject: str, reference: str, cluster: str, rules: Sequence[Mapping[str, Any]]) -> Compared | None:
+        """Two stages, if both are whole and graded, for `rules`."""
         own, other = self.stages.get(subject), self.stages.get(reference)
         if own is None or other is None or not (own.whole and other.whole):
             return None
         if own.outcomes is None or other.outcomes is None or own.measures is None or other.measures is None:
             return None
-        found = intervals.ratios(own.outcomes, other.outcomes, self.settings, cluster)
-        found["cjk_share"] = intervals.cjk_ratio(own.measures["cjk_share"], other.measures["cjk_share"])
-        return Compared(own.measures, other.measures, found)
+        ends = any(rule["measure"] == "cjk_share" and rule["compare"] in ("ratio_low", "ratio_high") for rule in rules)
+        estimates = intervals.Estimates(own.outcomes, other.outcomes, self.settings, cluster, ends)
+        return Compared(own.measures, other.measures, estimates)
 
     def check_pairs(self) -> None:
         """Readouts and checks with their sweep; updates of all arms of a family with each other."""
@@ -259,7 +259,7 @@ class Run:
             if f"{name}/readout" in self.stages:
                 self.found.differ(stopped, f"says that the arm was ended, but {name}/readout is there")
             return [OwnArm(family, arm, STOPPED, stopped=json.loads(stopped.read_bytes()))]
-        compared = self.compared(f"{name}/readout", f"{family}/{START}/sweep", "cell")
+        compared = self.compared(f"{name}/readout", f"{family}/{START}/sweep", "cell", rules)
         if compared is None:
             self.found.lacks(f"{name}: its readout, or the sweep of {family}")
             return []
@@ -290,12 +290,13 @@ class Run:
 
     def _check_result(self, name: str, one: Judged, extension: Mapping[str, Any]) -> None:
         path = self.root / name / "check.json"
-        compared = self.compared(name, f"{one.place.family}/{START}/sweep", "cell")
+        rules = extension["damage"] or self.tree.plan["verdict"]["damage"]
+        compared = self.compared(name, f"{one.place.family}/{START}/sweep", "cell", rules)
         if compared is None or not path.is_file():
             self.found.lacks(f"{name}: check.json")
             return
         told = json.loads(path.read_bytes())
-        label, ruled = judged.judge(extension["damage"] or self.tree.plan["verdict"]["damage"], compared)
+        label, ruled = judged.judge(rules, compared)
         for field_name in ("family", "arm", "update"):
             self.found.same(path, field_name, told[field_name], getattr(one.place, field_name), source="its folder says")
         self.found.same(path, "label", told["label"], label)
