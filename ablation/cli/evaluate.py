@@ -39,7 +39,6 @@ def evaluate(
     from ablation.plan.choose import choose_plan, command_options
     from ablation.plan.model import START
     from ablation.study.evaluate_sets import find_set
-    from ablation.study.evaluate_subject import find_subject
     from ablation.study.workspace import gate, run_root
 
     if reference != START:

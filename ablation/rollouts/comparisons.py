@@ -1,7 +1,7 @@
 """What the journal tells of comparisons of a model with the start: when both were sampled, and which ones came before.
 
-`evaluation_opened` (`set`, `subject`, `reference`, `reused`, `deviation`, `there`) is written whenever a comparison begins or goes
-on; `there` has how many parts of the stages `reference` and `subject` were on disk by then.
+Each time that a comparison begins or goes on, `evaluation_opened` is written: `set`, `subject`, `reference`, `reused`,
+`deviation` and `there`, which has how many parts of the stages `reference` and `subject` were on disk by then.
 """
 
 from __future__ import annotations

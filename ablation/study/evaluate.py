@@ -161,7 +161,7 @@ class Comparison:
             "rollouts": self.chosen.rollouts,
             "per_cell": self.chosen.per_cell,
             "deviations": sorted(numbers),
-            "correct": counts if self.chosen.graded else None,
+            "correct": counts if self.chosen.aside is None else None,
             "drift": self._drift(),
         }
         path = self.run.evaluation_result(self.chosen.name, self.subject.name)
@@ -251,7 +251,9 @@ class Comparison:
 
     def _measure(self, folder: Path) -> int | None:
         """Grade and measure the stage; how many of its rollouts are correct."""
-        if not self.chosen.graded:
+        if self.chosen.aside is not None:
+            if not measures_file(folder).is_file():
+                write_json(measures_file(folder), self.chosen.aside(read_stage(folder)))
             return None
         grade_stage(self.run, folder, self.chosen.problems, self.journal)
         own = self._outcomes(folder)
@@ -271,7 +273,7 @@ class Comparison:
             if not stage_is_complete(folder):
                 continue
             correct = None
-            if self.chosen.graded:
+            if self.chosen.aside is None:
                 own, before = (self._outcomes(one) for one in (self.reference, folder))
                 correct = int(own.correct.sum()), int(before.correct.sum())
             one = drift(read_stage(self.reference), read_stage(folder), correct, limit=self.plan.evaluation.drift, against=other)

@@ -9,6 +9,8 @@ from typing import Any
 
 from ablation.errors import IntegrityError, UsageError
 from ablation.files import sha256_bytes, write_bytes
+from ablation.measures.agent import turn_measures, turns_of
+from ablation.measures.safety import safety_measures
 from ablation.plan.locate import locate
 from ablation.plan.lock import LockedPlan
 from ablation.plan.model import Plan
@@ -19,6 +21,7 @@ from ablation.problems.problem import Problem, load_problems
 from ablation.problems.safety_prompts import load_safety_prompts
 from ablation.rollouts.folder import RunFolder
 from ablation.rollouts.schema import Cell
+from ablation.rollouts.stage import Stage
 from ablation.study.models import PromptSet
 from ablation.study.sampler import Prompts
 from ablation.study.set_prompts import AgentPrompts, SafetyPrompts, agent_cells, safety_cells
@@ -43,10 +46,10 @@ class SampledSet:
     """By id; agent states and safety prompts as the ledger marks them."""
     cells: list[Cell]
     per_cell: int
-    graded: bool
-    """Whether an answer is right or wrong here."""
     make_prompts: Callable[[Any], PromptSet]
     """From the model's tokenizer."""
+    aside: Callable[[Stage], dict[str, Any]] | None = None
+    """The measures of one model's stage where no answer is right or wrong: agent turns, safety prompts."""
 
     @property
     def rollouts(self) -> int:
@@ -89,14 +92,27 @@ def read_set(plan: Plan, spec: EvaluationSet, path: Path) -> SampledSet:
     if spec.name == "agent":
         states = load_states(path)
         cells, problems = agent_cells(states, spec.efforts[0]), {name: one.as_problem() for name, one in states.items()}
-        made: Callable[[Any], PromptSet] = lambda tokenizer: AgentPrompts(plan, states, spec.efforts[0], tokenizer)  # noqa: E731
-    elif spec.name == "safety":
+        return SampledSet(
+            spec.name,
+            problems,
+            cells,
+            spec.per_cell(len(states)),
+            lambda tokenizer: AgentPrompts(plan, states, spec.efforts[0], tokenizer),
+            lambda stage: turn_measures(turns_of(stage, states), plan.loops),
+        )
+    if spec.name == "safety":
         asked = load_safety_prompts(path)
         cells, problems = safety_cells(asked, spec.efforts), {name: one.as_problem() for name, one in asked.items()}
-        made = lambda tokenizer: SafetyPrompts(plan, asked, spec.efforts, tokenizer)  # noqa: E731
-    else:
-        problems = load_problems(path)
-        cells = [Cell(name, effort) for effort in spec.efforts for name in problems]
-        made = lambda tokenizer: Prompts(plan, problems, tokenizer, cells)  # noqa: E731
-    graded = spec.name not in ("agent", "safety")
-    return SampledSet(spec.name, problems, cells, spec.per_cell(len(problems)), graded, made)
+        return SampledSet(
+            spec.name,
+            problems,
+            cells,
+            spec.per_cell(len(asked)),
+            lambda tokenizer: SafetyPrompts(plan, asked, spec.efforts, tokenizer),
+            lambda stage: safety_measures(stage, asked, None, plan.loops),
+        )
+    problems = load_problems(path)
+    cells = [Cell(name, effort) for effort in spec.efforts for name in problems]
+    return SampledSet(
+        spec.name, problems, cells, spec.per_cell(len(problems)), lambda tokenizer: Prompts(plan, problems, tokenizer, cells)
+    )
