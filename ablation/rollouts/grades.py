@@ -158,7 +158,9 @@ def grade_rows(stage: Stage, problems: Mapping[str, Problem], kept: Sequence[Gra
 
 
 def _of_pairs(asked: Asked, grades: Sequence[Grade | None]) -> Coded[Grade | None]:
-    return Coded(np.where(asked.pair < 0, len(grades), asked.pair), [*grades, None])
+    """The grade of each rollout, given those of the pairs; equal ones become one value."""
+    different = Coded.of([*grades, None], key=lambda one: one and (one.status, one.extracted, one.reason))
+    return Coded(different.codes[asked.pair], different.values)  # -1 is the last one
 
 
 def failed_rows(grades: Coded[Grade | None]) -> list[int]:

@@ -45,6 +45,8 @@ def missing_rollouts(stage: Stage, plan: Plan, folder: Path) -> str | None:
 
 def missing_of(stage: Stage, cells: Cells, each: int, what: str, folder: Path) -> str | None:
     """A sentence if `stage`, which is `what`, lacks any of `each` rollouts of every cell. Raises `IntegrityError` for others."""
+    if _is_whole(stage, cells, each):
+        return None
     wanted = {(problem, effort, index) for problem, effort in cells for index in range(each)}
     found = set(zip(stage.problem, stage.effort, stage.index.tolist(), strict=True))
     extra = sorted(found - wanted)
@@ -56,6 +58,14 @@ def missing_of(stage: Stage, cells: Cells, each: int, what: str, folder: Path) -
         return None
     problem, effort, index = gone[0]
     return f"{what} lacks {len(gone)} of {len(wanted)} rollouts, for instance {problem}@{effort} #{index}"
+
+
+def _is_whole(stage: Stage, cells: Cells, each: int) -> bool:
+    """Whether `stage`, which has no rollout twice, has just the wanted ones."""
+    problems, efforts, wanted = stage.problem.values, stage.effort.values, set(cells)
+    there = {(problems[cell // len(efforts)], efforts[cell % len(efforts)]) for cell in np.unique(stage.cell).tolist()}
+    inside = bool(((stage.index >= 0) & (stage.index < each)).all())
+    return inside and there <= wanted and len(stage) == len(wanted) * each
 
 
 def check_pairing(
@@ -70,20 +80,20 @@ def check_pairing(
         one, other = getattr(sweep.info, name), getattr(readout.info, name)
         if one != other:
             raise IntegrityError(f"{folder}: {name} is {other}, the {against}'s is {one}: they cannot be compared")
-    order = [np.lexsort((stage.index, stage.effort, stage.problem)) for stage in (sweep, readout)]
     who, notes = who or f"{readout.info.family}/{readout.info.arm}", []
+    prompts = (sweep.prompt_sha256.codes, readout.prompt_sha256.among(sweep.prompt_sha256.values))
     paired = {
-        "seed": has_seeds(sweep.info) and has_seeds(readout.info),
-        "prompt_sha256": prompt_kind(sweep.info) == prompt_kind(readout.info) != "absent",
+        "seed": (has_seeds(sweep.info) and has_seeds(readout.info), sweep.seed, readout.seed),
+        "prompt_sha256": (prompt_kind(sweep.info) == prompt_kind(readout.info) != "absent", *prompts),
     }
-    for name, known in paired.items():
+    for name, (known, one, other) in paired.items():
         if not known:
             what = {"seed": "seed", "prompt_sha256": "prompt"}[name]
             notes.append(f"{who}: whether its rollouts have the {what} of their partner in the {against} is not known")
             continue
-        one, other = (np.array(getattr(stage, name))[rows] for stage, rows in zip((sweep, readout), order, strict=True))
-        if (one != other).any():
-            row = int(order[1][np.argmax(one != other)])
+        differ = one[sweep.by_key] != other[readout.by_key]
+        if differ.any():
+            row = int(readout.by_key[np.argmax(differ)])
             raise IntegrityError(
                 f"{folder}: rollout {readout.name(row)} has another {name} than in the {against}; the two are not paired"
             )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 
 from ablation.problems.extract import boxed_answer, strip_groups
 from ablation.problems.graders.text import grade_read
@@ -34,7 +35,8 @@ def read_letter(text: str) -> str | None:
 
 def grade_many(pairs: Sequence[tuple[Problem, str]], workers: int = 1) -> list[Grade]:
     """Both sides read as letters and compared."""
-    return [grade_read(read_letter, problem, answer, "not_one_letter") for problem, answer in pairs]
+    read = cache(read_letter)  # a gold and most answers come many times
+    return [grade_read(read, problem, answer, "not_one_letter") for problem, answer in pairs]
 
 
 def gold_answer(problem: Problem) -> str | None:

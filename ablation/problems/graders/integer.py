@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 
 from ablation.problems.graders.text import grade_read
 from ablation.problems.outcome import Grade
@@ -53,7 +54,8 @@ def read_integer(text: str) -> str | None:
 
 def grade_many(pairs: Sequence[tuple[Problem, str]], workers: int = 1) -> list[Grade]:
     """Both sides read as integers and compared digit by digit."""
-    return [grade_read(read_integer, problem, answer, "not_one_integer") for problem, answer in pairs]
+    read = cache(read_integer)  # a gold and most answers come many times
+    return [grade_read(read, problem, answer, "not_one_integer") for problem, answer in pairs]
 
 
 def gold_answer(problem: Problem) -> str | None:
