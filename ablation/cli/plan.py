@@ -86,11 +86,12 @@ def check(file: PlanFile, as_json: Json = False) -> None:
     missing = missing_resources(loaded)
     for line in missing:
         _note(f"not at hand: {line}")
-    repeated = _note_repeated_arms(loaded)
+    repeated, notes = _note_repeated_arms(loaded), _note_clusters(loaded)
     result = {
         "plan": str(file),
         "ok": True,
         "repeated_arms": repeated,
+        "notes": notes,
         "digest": loaded.digest,
         "bytes_sha256": loaded.bytes_sha256,
         "missing": missing,
@@ -141,6 +142,7 @@ def lock(file: PlanFile, as_json: Json = False) -> None:
         raise already_locked(file)
     loaded = checked_plan(file)
     _note_repeated_arms(loaded)
+    _note_clusters(loaded)
     luck, lines = luck_before_lock(loaded)
     locked = lock_plan(file, loaded)
     for name, why in locked.owed.items():
@@ -155,8 +157,21 @@ def _note_repeated_arms(loaded: LoadedPlan) -> list[tuple[str, str]]:
     """Say which arms are another one under a second name: valid, but hardly meant."""
     repeated = loaded.plan.repeated_arms
     for arm, first in repeated:
-        _note(f"note: arms.{arm} is arms.{first} under another name: every number of it would be the same")
+        _note(f"note: arms.{arm} trains as arms.{first} does, under another name: every number of it would be the same")
     return repeated
+
+
+def _note_clusters(loaded: LoadedPlan) -> list[str]:
+    """Say where there will be no interval because there are too few cells."""
+    statistics, cells = loaded.plan.statistics, len(loaded.plan.cells)
+    if cells >= statistics.min_clusters or statistics.few_clusters == "t":
+        return []
+    line = (
+        f"statistics.min_clusters: {statistics.min_clusters}, and there are {cells} cells: no interval over cells can be made, "
+        "and a rule on the end of one is undecided (`few_clusters: t` makes t intervals instead)"
+    )
+    _note(f"note: {line}")
+    return [line]
 
 
 @app.command()

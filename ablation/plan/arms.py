@@ -150,6 +150,15 @@ class Arm(Section):
         """Whether one run of a command trains it, so that this program samples no update of it."""
         return self.external is not None and self.external.each == "arm"
 
+    @property
+    def same_as(self) -> str:
+        """Equal for two arms that train alike whatever their notes and the words for their weighting are."""
+        alike = {"grpo": "rollout"}
+        if self.truncated in ("keep", "penalize") and self.no_signal == "keep":  # every group has all of its rollouts in the loss
+            alike["prompt_mean"] = "token"
+        weighting = alike.get(self.weighting, self.weighting)
+        return self.model_copy(update={"note": None, "weighting": weighting}).model_dump_json()
+
     @model_validator(mode="after")
     def _combination(self) -> Arm:
         refuse_any(combination_problems(self))

@@ -166,11 +166,11 @@ class Plan(Section):
 
     @property
     def repeated_arms(self) -> list[tuple[str, str]]:
-        """(arm, earlier arm) where the two differ in name and note alone: with one set of seeds they would be one run twice."""
+        """(arm, earlier arm) where the two train alike: with one set of seeds they would be one run twice."""
         seen: dict[str, str] = {}
         pairs = []
         for name, arm in self.arms.items():
-            first = seen.setdefault(arm.model_copy(update={"note": None}).model_dump_json(), name)
+            first = seen.setdefault(arm.same_as, name)
             if first != name:
                 pairs.append((name, first))
         return pairs

@@ -411,4 +411,17 @@ def test_an_arm_under_two_names_is_told_and_stays_valid(tmp_path):
     path.write_text(yaml.safe_dump(tree, sort_keys=False))
     result = run("check", path, "--json")
     assert result.code == 0 and json.loads(result.out)["repeated_arms"] == [["R", "N"]]
-    assert "arms.R is arms.N under another name" in result.err
+    assert "arms.R trains as arms.N does, under another name" in result.err
+
+
+def test_where_no_interval_can_be_made_that_is_told(tmp_path):
+    tree = yaml.safe_load((PLANS / "quickstart.yaml").read_text())
+    tree["statistics"]["min_clusters"] = 59
+    path = tmp_path / "few.yaml"
+    path.write_text(yaml.safe_dump(tree, sort_keys=False))
+    result = run("check", path, "--json")
+    assert result.code == 0 and len(json.loads(result.out)["notes"]) == 1
+    assert "statistics.min_clusters: 59, and there are 58 cells: no interval over cells can be made" in result.err
+    tree["statistics"]["few_clusters"] = "t"
+    path.write_text(yaml.safe_dump(tree, sort_keys=False))
+    assert json.loads(run("check", path, "--json").out)["notes"] == []
