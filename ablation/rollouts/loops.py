@@ -15,6 +15,7 @@ R + k - 1 + g tokens has period g. Small k finds short stretches, large k those 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -117,23 +118,66 @@ def _enough(stretch: np.ndarray, period: np.ndarray, loops: Loops) -> np.ndarray
 
 def _short_units(ids: np.ndarray, offsets: np.ndarray, row_T: np.ndarray, loops: Loops) -> np.ndarray:
     """(first token, period, length) of the stretches with a unit of at most `SHORT` tokens that count, int64 [3, S]."""
-    found: list[tuple[int, int, int]] = []
-    low_T = ids.astype(np.uint8)  # a quarter of the memory to compare; what is equal here is looked at again
-    for g in range(1, min(SHORT, len(ids) - 1) + 1):
-        shortest = max(loops.min_tokens, loops.min_repeats * g, 2 * g + -int(-loops.short_unit // g)) - g
-        same_T = low_T[g:] == low_T[:-g]
-        # 15 equal tokens in a row hold a whole byte of ones wherever they begin
-        if shortest >= 15 and not (np.packbits(same_T) == 255).any():
-            continue
-        same_T &= (ids[g:] == ids[:-g]) & (row_T[g:] == row_T[:-g])
+    shortest = {
+        g: max(1, max(loops.min_tokens, loops.min_repeats * g, 2 * g + -int(-loops.short_unit // g)) - g)
+        for g in range(1, min(SHORT, len(ids) - 1) + 1)
+    }
+    periods, taken = _candidates(ids, row_T, shortest)
+    ids, row_T = ids[taken], row_T[taken]
+    found = [np.zeros((3, 0), dtype=np.int64)]
+    for g in periods:
+        same_T = (ids[g:] == ids[:-g]) & (row_T[g:] == row_T[:-g])
         edges = np.flatnonzero(np.diff(same_T, prepend=False, append=False))
-        begin, end = edges[::2], edges[1::2]
-        for place in np.flatnonzero(_enough(end - begin + g, np.array(g), loops) & (end - begin >= max(1, shortest))):
-            start, stretch = int(begin[place]), int(end[place] - begin[place] + g)
-            piece = ids[start : start + stretch]
-            if not any(np.array_equal(piece[p:], piece[:-p]) for p in range(1, g)):  # the smallest period is the unit
-                found.append((start, g, stretch))
-    return np.array(found, dtype=np.int64).reshape(-1, 3).T
+        begin, stretch = edges[::2], edges[1::2] - edges[::2] + g
+        keep = _enough(stretch, np.array(g), loops) & (stretch - g >= shortest[g])
+        begin, stretch = begin[keep], stretch[keep]
+        for p in _parts(g):
+            unit = ~_has_period(ids, begin, stretch, p)
+            begin, stretch = begin[unit], stretch[unit]
+        found.append(np.stack([taken[begin], np.full(len(begin), g), stretch]))
+    return np.concatenate(found, axis=1)
+
+
+def _candidates(ids: np.ndarray, row_T: np.ndarray, shortest: dict[int, int]) -> tuple[list[int], np.ndarray]:
+    """The periods g, and the tokens of the sequences, among which any `shortest[g]` tokens in a row can equal the ones g before.
+
+    Most sequences have none, and are not looked at closely.
+    """
+    low_T = ids.astype(np.uint8)  # a quarter of the memory to compare; what is equal here is looked at again
+    periods, rows = [], np.zeros(row_T[-1] + 1 if len(row_T) else 0, dtype=bool)
+    for g, least in shortest.items():
+        bits = np.packbits(low_T[g:] == low_T[:-g])
+        if least >= 15:  # so many ones in a row hold a whole byte of ones wherever they begin
+            full = np.flatnonzero(bits == 255)
+        elif least >= 7:  # half a byte
+            full = np.flatnonzero((bits & 0xF0 == 0xF0) | (bits & 0x0F == 0x0F))
+        else:
+            return list(shortest), np.arange(len(ids))
+        if len(full):
+            periods.append(g)
+            rows[row_T[8 * full]] = True
+            rows[row_T[np.minimum(8 * full + 4, len(row_T) - 1)]] = True
+    return periods, np.flatnonzero(rows[row_T])
+
+
+@cache
+def _parts(g: int) -> tuple[int, ...]:
+    """g / q for each prime q that divides g.
+
+    A stretch of at least 2g tokens with period g and a smaller one has their greatest common divisor as a period (Fine and Wilf
+    1965), so it has one of these.
+    """
+    return tuple(g // q for q in range(2, g + 1) if g % q == 0 and all(q % d for d in range(2, q)))
+
+
+def _has_period(ids: np.ndarray, begin: np.ndarray, stretch: np.ndarray, p: int) -> np.ndarray:
+    """Whether every token of each stretch of more than p tokens equals the one p before, bool [S]."""
+    if not len(begin):
+        return np.zeros(0, dtype=bool)
+    ends = np.cumsum(stretch - p)
+    starts = ends - (stretch - p)
+    place = np.arange(ends[-1]) + np.repeat(begin - starts, stretch - p)
+    return np.logical_and.reduceat(ids[place] == ids[place + p], starts)
 
 
 def _runs(position: np.ndarray, gap: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

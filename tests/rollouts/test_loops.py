@@ -181,3 +181,36 @@ def test_generated_loops_are_found_and_regular_texts_are_none(unit):
     assert found([looping(rng) for _ in range(200)]).all()
     assert found([nearly_looping(rng) for _ in range(50)]).all()
     assert not found([text for _ in range(25) for text in natural(rng)]).any()
+
+
+@settings(max_examples=200)
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=32), st.integers(0, 31), st.sampled_from([1, 256]))
+def test_the_unit_is_the_smallest_period(unit, more, factor):
+    """Against every shift, one after the other; ids that differ by 256 are told apart."""
+    sequence = (unit * 60)[: 60 * len(unit) - more % len(unit)]
+    smallest = next(p for p in range(1, len(unit) + 1) if sequence[p:] == sequence[:-p])
+    head, tail = [7, 8, 9], [10, 11]
+    ids = np.array([*head, *sequence, *tail], dtype=np.int32) * factor
+    found = find_loops(ids, np.array([0, len(ids)]), LOOPS)
+    assert (found.start[0], found.period[0], found.length[0]) == (3, smallest, len(sequence))
+
+
+@settings(max_examples=100)
+@given(st.data())
+def test_a_sequence_is_judged_as_if_it_were_alone(data):
+    """Most sequences of a block are left out early; which ones may not matter, whatever the settings ask for."""
+    sequences = []
+    for _ in range(data.draw(st.integers(1, 6))):
+        unit = data.draw(st.lists(st.integers(0, 3), min_size=1, max_size=9))
+        sequences.append([*data.draw(st.lists(st.integers(0, 600), max_size=30)), *(unit * 8)[: data.draw(st.integers(0, 60))]])
+    own = Loops(
+        min_repeats=data.draw(st.integers(1, 4)),
+        short_unit=data.draw(st.sampled_from([0, 5.5, 48])),
+        min_tokens=data.draw(st.sampled_from([1, 8, 16])),
+        gram=data.draw(st.sampled_from([1, 4, 8])),
+    )
+    together = find_loops(*pack(*sequences), own)
+    for row, sequence in enumerate(sequences):
+        alone = one(sequence, own)
+        for name in ("periodic", "start", "period", "length", "repeated_share", "strong"):
+            assert getattr(together, name)[row] == getattr(alone, name)[0], name
