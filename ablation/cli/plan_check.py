@@ -46,6 +46,7 @@ def checked_plan(file: Path) -> LoadedPlan:
         faults += [(fault.path, fault.text) for fault in error.problems]
     plan = loaded.plan
     faults += problem_faults(resources_of(plan), plan.problems.cells, file)
+    faults += set_faults(plan, file)
     faults += model_problems(plan, file)
     faults += seed_faults(plan)
     faults += effort_faults(plan, file)
@@ -144,6 +145,31 @@ def problem_faults(resources: Mapping[str, Resource], cells: Mapping[str, list],
         shared = sorted(one for one, problem in problems.items() if one in trained or fingerprint(problem).text in texts)
         if name != "problems.training" and shared:
             faults.append((resource_path(name), f"{len(shared)} of these problems are trained on: {', '.join(shared[:5])}"))
+    return faults
+
+
+def set_faults(plan: Plan, plan_path: Path) -> list[Found]:
+    """Agent states and safety prompts that cannot be read, or that the chat template of the base would not show whole."""
+    from ablation.errors import UsageError
+    from ablation.plan.locate import locate
+    from ablation.problems.check_sets import safety_left_out, states_left_out
+
+    release, faults = plan.verdict.release, []
+    base = None if plan.model.base.owed is not None else locate(plan.model.base, plan_path)
+    for name, field in (("agent", "states"), ("safety", "prompts")):
+        section = release and getattr(release, name)
+        resource = section and getattr(section, field)
+        if not resource or resource.owed is not None or not os.path.exists(path := locate(resource, plan_path)):
+            continue
+        try:
+            if name == "agent":
+                found = states_left_out(path, section.effort, base, plan.model.tokens)
+            else:
+                found = safety_left_out(path, section.efforts, base, plan.model.tokens)
+        except UsageError as error:
+            found = " ".join(error.lines())
+        if found:
+            faults.append((("verdict", "release", name, field), found))
     return faults
 
 

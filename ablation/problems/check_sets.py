@@ -1,13 +1,18 @@
-"""What is in a file of agent states or safety prompts."""
+"""What is in a file of agent states or safety prompts, and whether a model's chat template shows all of it."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from ablation.errors import UsageError
+from ablation.plan.resources import ThinkingTokens
 from ablation.problems.agent_states import load_states
+from ablation.problems.render_chat import chat_text
 from ablation.problems.safety_prompts import CATEGORIES, load_safety_prompts
+from ablation.problems.template import WITH_TOOLS, PlainTemplate, Refused, chat_template
 
 
 def count_states(path: Path) -> dict[str, Any]:
@@ -21,3 +26,40 @@ def count_safety(path: Path) -> dict[str, Any]:
     """Prompts, and prompts by category, those without one included. Raises as `load_safety_prompts`."""
     found = Counter(prompt.category for prompt in load_safety_prompts(path).values())
     return {"prompts": found.total(), "categories": {category: found[category] for category in CATEGORIES}}
+
+
+def states_left_out(path: Path, effort: str, base: Path | None, tokens: ThinkingTokens) -> str | None:
+    """The first fault of a state that the template in the model folder `base` would not show whole; None if there is none.
+
+    As the run finds it, but without a tokenizer; a template that cannot be rendered here, or is not at hand, is passed over.
+    Raises as `load_states`.
+    """
+    states = load_states(path)
+    text = base and (chat_template(base, WITH_TOOLS) or chat_template(base))
+    template = PlainTemplate(text or "")
+    for state in states.values() if text else ():
+        options = {"what": f"agent state `{state.id}`", "tools": state.tools, "keep_thinking": state.past_thinking == "keep"}
+        if found := _left_out(template, state.messages, state.effort or effort, tokens, options):
+            return found
+    return None
+
+
+def safety_left_out(path: Path, efforts: Iterable[str], base: Path | None, tokens: ThinkingTokens) -> str | None:
+    """The same of safety prompts. Raises as `load_safety_prompts`."""
+    prompts = load_safety_prompts(path)
+    text = base and chat_template(base)
+    template = PlainTemplate(text or "")
+    for effort in efforts if text else ():
+        for prompt in prompts.values():
+            if found := _left_out(template, prompt.messages, effort, tokens, {"what": f"safety prompt `{prompt.id}`"}):
+                return found
+    return None
+
+
+def _left_out(template: PlainTemplate, messages: Any, effort: str, tokens: ThinkingTokens, options: dict[str, Any]) -> str | None:
+    try:
+        chat_text(template, messages, effort, tokens, **options)
+    except UsageError as error:
+        if error.__cause__ is None or isinstance(error.__cause__, Refused):
+            return " ".join(error.lines())
+    return None

@@ -10,7 +10,7 @@ tool's output may have, are not looked at.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from ablation.errors import UsageError
 from ablation.plan.resources import ThinkingTokens
@@ -44,26 +44,47 @@ def render_chat(
         raise UsageError(
             "model.base: the tokenizer has no chat template", hint="Put a chat_template.jinja into the model folder."
         )
+    text, start = chat_text(tokenizer, messages, effort, tokens, what=what, tools=tools, keep_thinking=keep_thinking)
+    prompt = one_start(_encode(tokenizer, text), tokenizer.bos_token_id)
+    return Prompt(prompt, ids_sha256(prompt), ends_inside_thinking(_encode(tokenizer, text[start:]), ids))
+
+
+class Template(Protocol):
+    """What renders: a tokenizer, or `template.PlainTemplate`."""
+
+    def apply_chat_template(self, messages: list[dict[str, Any]], **options: Any) -> Any: ...
+
+
+def chat_text(
+    template: Template,
+    messages: Sequence[dict[str, Any]],
+    effort: str,
+    tokens: ThinkingTokens,
+    *,
+    what: str,
+    tools: Sequence[Tool] = (),
+    keep_thinking: bool = False,
+) -> tuple[str, int]:
+    """The text of a prompt, and where in it the generation prompt begins (0 if that cannot be told). Raises as `render_chat`."""
     shown = [_split_thinking(message, tokens, keep_thinking, f"{what}: messages[{i}]") for i, message in enumerate(messages)]
-    render = _Render(tokenizer, effort, what)
+    render = _Render(template, effort, what)
     text = render(shown, tools)
     _check_tools(render, shown, tools, text)
     _check_messages(render, shown, tools)
     closed = render(shown, tools, generation=False)
     start = len(closed) if text.startswith(closed) else 0
-    prompt = one_start(_encode(tokenizer, text), tokenizer.bos_token_id)
-    return Prompt(prompt, ids_sha256(prompt), ends_inside_thinking(_encode(tokenizer, text[start:]), ids))
+    return text, start
 
 
 class _Render:
     """The tokenizer's template at one effort."""
 
-    def __init__(self, tokenizer: ChatTokenizer, effort: str, what: str) -> None:
-        self.tokenizer, self.effort, self.what = tokenizer, effort, what
+    def __init__(self, template: Template, effort: str, what: str) -> None:
+        self.template, self.effort, self.what = template, effort, what
 
     def __call__(self, messages: list[dict[str, Any]], tools: Sequence[Tool], generation: bool = True) -> str:
         try:
-            return self.tokenizer.apply_chat_template(
+            return self.template.apply_chat_template(
                 messages,
                 tools=[tool.for_template() for tool in tools] or None,
                 add_generation_prompt=generation,

@@ -118,3 +118,82 @@ def test_a_ledger_that_lacks_a_stage_of_a_run_beside_it_proves_no_problem_new(tm
         problems=[Problem("x", "s", "Name a dog.", "exact", "Rex")],
     )  # fmt: skip
     assert "whether they were ever used" not in lock(tmp_path, TEXT + never.strip("\n") + "\n")
+
+
+STATE = {
+    "id": "a",
+    "task": "t",
+    "messages": [{"role": "user", "content": "what is here?"}],
+    "tools": [{"name": "ls", "parameters": {"type": "object"}}],
+}
+WITH_TOOLS = "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}"
+SHOWS = "{% for m in messages %}{{ m.content }}{% endfor %}{{ reasoning_effort }}"
+ROLES = "{% if messages[0].role != 'user' %}{{ raise_exception('only the role user') }}{% endif %}"
+
+
+def release(folder, states=(), prompts=(), template=WITH_TOOLS + SHOWS):
+    """What `plan lock` says of a plan whose release has agent states and safety prompts."""
+    from ablation.files import sha256_path
+
+    base = folder / "base"
+    base.mkdir()
+    (base / "chat_template.jinja").write_text(template)
+    (base / "config.json").write_text("{}")
+    guards, more = [], ""
+    for name, field, rows, effort, measure in (
+        ("agent", "states", states, "rollouts_per_state: 2, effort: low", "valid_tool_call"),
+        ("safety", "prompts", prompts, "efforts: [low]", "missing_answer"),
+    ):
+        if rows:
+            data = "".join(json.dumps(one) + "\n" for one in rows)
+            (folder / f"{name}.jsonl").write_text(data)
+            digest = hashlib.sha256(data.encode()).hexdigest()
+            more += f'    {name}: {{{effort}, {field}: {{at: {name}.jsonl, sha256: "{digest}"}}}}\n'
+            guards.append(f'{{name: {name}, measure: {measure}, compare: change, op: "<=", limit: 0}}')
+    old = next(line for line in TEXT.splitlines() if "base:" in line)
+    text = TEXT.replace(old, f"  base: {{at: base, sha256: {sha256_path(base)}}}")
+    section = f"  release:\n    guards: [{', '.join(guards)}]\n{more}"
+    anchor = "  replication: {control: C, family: replication}\n"
+    assert anchor in text
+    return lock(folder, text.replace(anchor, anchor + section))
+
+
+def test_states_and_prompts_that_the_template_shows_are_locked(tmp_path):
+    prompt = {"id": "p", "category": "plain", "prompt": "Name a river."}
+    assert release(tmp_path, [STATE], [prompt]) == ""
+    assert (tmp_path / "small.lock").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "template", "said"),
+    [
+        ({"messages": []}, WITH_TOOLS + SHOWS, "agent.jsonl:1: messages: found an empty list"),
+        ({"tools": [{"name": "ls", "parameters": {"type": 3}}]}, WITH_TOOLS + SHOWS, "parameters.type: not a JSON Schema"),
+        ({}, SHOWS, "agent state `a` at effort `low`: the chat template does not render tools: `ls` is not in the prompt"),
+        ({"effort": "xhigh"}, SHOWS, "agent state `a` at effort `xhigh`"),
+        ({"messages": [{"role": "system", "content": "s"}, *STATE["messages"]]}, ROLES + WITH_TOOLS + SHOWS, "failed: only the role user"),
+        ({}, SHOWS + "{{ made_up() }}", ""),  # what needs more than there is here is left to the run
+    ],
+)  # fmt: skip
+def test_states_that_could_not_be_sampled_as_they_are_are_not_locked(tmp_path, change, template, said):
+    found = release(tmp_path, [STATE | change], template=template)
+    assert (f"verdict.release.agent.states: {tmp_path}" in found or "verdict.release.agent.states: agent state" in found) == bool(
+        said
+    )
+    assert said in found
+    assert (tmp_path / "small.lock").exists() == (not said)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "said"),
+    [
+        ({"id": "p", "category": "rude", "prompt": "?"}, "safety.jsonl:1: category: unknown category `rude`"),
+        (
+            {"id": "p", "category": "plain", "messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "?"}]},
+            "safety prompt `p` at effort `low`: the chat template failed: only the role user",
+        ),
+    ],
+)
+def test_safety_prompts_are_looked_at_too(tmp_path, prompt, said):
+    found = release(tmp_path, prompts=[prompt], template=ROLES + SHOWS)
+    assert "verdict.release.safety.prompts" in found and said in found

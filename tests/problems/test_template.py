@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from ablation.problems.template import chat_template, efforts_that_look_the_same
+from ablation.problems.template import WITH_TOOLS, chat_template, efforts_that_look_the_same
 
 EFFORTS = ["low", "medium", "xhigh"]
 SAYS_IT = "{% for m in messages %}{{ m.content }}{% endfor %} effort: {{ reasoning_effort }}"
@@ -47,3 +47,13 @@ def test_where_templates_are_kept(tmp_path, config, found):
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     assert chat_template(tmp_path) == found
     assert chat_template(folder(tmp_path, "own file")) == "own file"
+
+
+def test_the_template_for_tools_where_there_are_several(tmp_path):
+    assert chat_template(folder(tmp_path, "one"), WITH_TOOLS) is None
+    several = [{"name": "default", "template": "a"}, {"name": "tool_use", "template": "b"}]
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": several}))
+    assert chat_template(tmp_path, WITH_TOOLS) == "b"
+    (tmp_path / "additional_chat_templates").mkdir()
+    (tmp_path / "additional_chat_templates" / "tool_use.jinja").write_text("c")
+    assert chat_template(tmp_path, WITH_TOOLS) == "c"
