@@ -195,10 +195,10 @@ def test_check_looks_at_the_files_of_a_plan_that_is_not_valid(plan):
 
 
 def test_check_names_rules_and_files_at_once(plan):
-    plan.write_text(TEXT.replace("xhigh: [p00, p01", "xhigh: [p00, p0l").replace("measure: clean,", "measure: agent_turn,"))
+    plan.write_text(TEXT.replace("xhigh: [p00, p01", "xhigh: [p00, p0l").replace("measure: clean,", "measure: correct_rate,"))
     cell, rule = run("check", plan).err.split("\n")
     assert cell.startswith(f"{plan}:19:18: problems.cells.xhigh[1]: there is no problem `p0l`")
-    assert rule.startswith(f"{plan}:35:35: verdict.damage[0].measure: `agent_turn` under `change` can never be said")
+    assert rule == f"{plan}:35:83: verdict.damage[0].limit: found -21; the number is -1 to 1, so the rule never holds and decides nothing"
 
 
 def test_a_part_that_another_version_of_a_recipe_made(plan, monkeypatch, tmp_path):
