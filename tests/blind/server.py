@@ -16,6 +16,8 @@ Script = Callable[[dict[str, Any]], Any]
 class Server(ThreadingHTTPServer):
     """Keeps what it was asked, with the headers."""
 
+    daemon_threads = False  # all of them have ended when the server is closed
+
     def __init__(self, script: Script) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.script, self.asked, self.keys = script, [], []
@@ -26,8 +28,6 @@ class Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
     def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.asked.append(request)
