@@ -11,7 +11,7 @@ from ablation.audit.chained import Lines
 from ablation.audit.findings import Findings
 from ablation.audit.locked import LockedTree, file_sha256
 
-COMPLETED = ("stage_sampled", "stage_imported")
+COMPLETED = ("stage_sampled", "stage_imported", "stage_reused")
 
 
 class History:
@@ -36,7 +36,7 @@ class History:
         """Each complete stage is the last one that was told of, and each one that was told of is there."""
         told = {record.get("stage"): (number, record) for number, record in self.of(*COMPLETED)}
         parts = {(record.get("stage"), record.get("part")): record for _, record in self.of("part_written")}
-        imported = {record.get("stage") for _, record in self.of("stage_imported")}
+        copied = {record.get("stage") for _, record in self.of("stage_imported", "stage_reused")}
         on_disk = set(stages)
         for name in sorted(on_disk):
             folder = self.root / name
@@ -48,7 +48,7 @@ class History:
                 part = parts.get((name, path.name))
                 if part is not None:
                     self._digest(part.get("part_sha256"), path)
-                elif name not in imported:
+                elif name not in copied:
                     self._differ(f"does not tell of {name}/{path.name}")
         for name, (number, _) in sorted(told.items(), key=lambda one: one[1][0]):
             if name not in on_disk and not self._was_cut_short(str(name), number):
@@ -110,6 +110,11 @@ class History:
             self._same_files(told, "stopped_sha256", f"*/*/{file}")
         told = {f"{record.get('arm')}/check-{record.get('update')}/check.json": record for _, record in self.of("check_judged")}
         self._same_files(told, "check_sha256", "*/*/check-*/check.json")
+        told = {
+            f"evaluations/{record.get('set')}/{record.get('subject')}/evaluation.json": record
+            for _, record in self.of("evaluation_finished")
+        }
+        self._same_files(told, "evaluation_sha256", "evaluations/*/*/evaluation.json")
 
     def _same_files(self, told: dict[str, dict[str, Any]], field: str, pattern: str) -> None:
         for path in sorted(self.root.glob(pattern)):
@@ -118,7 +123,7 @@ class History:
                 self._differ(f"does not tell of {name}")
             else:
                 self._digest(told[name].get(field), path)
-            self.found.count("stops and checks in the journal")
+            self.found.count("stops, checks and comparisons in the journal")
         for name in told:
             if not (self.root / name).is_file() and told[name].get("seq") != len(self.lines.records) - 1:
                 self._differ(f"tells of {name}, which is not there")
@@ -131,6 +136,8 @@ class History:
         trained = {(str(record.get("arm")), record.get("update")): number for number, record in self.of("update_trained")}
         for name, number in sampled.items():
             pieces = name.split("/")
+            if len(pieces) == 4 and pieces[0] == "evaluations":
+                self._check_opened(name, number)
             if len(pieces) != 3 or pieces[1] == "start":
                 continue
             family, arm, last = pieces
@@ -158,6 +165,13 @@ class History:
             self.found.note(
                 f"by its clock the journal begins ({times[0]}) before the plan was locked ({self.tree.content['locked']['utc']})"
             )
+
+    def _check_opened(self, name: str, number: int) -> None:
+        """A comparison is opened before its rollouts are sampled."""
+        _, of, subject, _ = name.split("/")
+        opened = [n for n, one in self.of("evaluation_opened") if (one.get("set"), one.get("subject")) == (of, subject)]
+        if not opened or min(opened) > number:
+            self._differ(f"line {number} tells of {name} before its comparison was opened")
 
     def _files(self, name: str) -> list[Path]:
         return sorted([*self.root.glob(f"*/*/*/{name}"), *self.root.glob(f"evaluations/*/*/*/{name}")])

@@ -74,7 +74,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Estimates:
-    """Every estimate of two stages with the same rollouts, each computed once. `cluster`: `cell` or `problem`, what is resampled."""
+    """Every estimate of two stages with the same rollouts, each computed once. `cluster` (cell or problem): what is drawn."""
 
     subject: Sequence[Outcome]
     reference: Sequence[Outcome]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from ablation.audit.findings import Findings
@@ -39,7 +37,7 @@ class OwnVerdict:
 
     headline: Headline
     arms: list[OwnArm]
-    sections: dict[str, str] = field(default_factory=dict)
+    sections: dict[str, list[Any]] = field(default_factory=dict)
 
 
 def settings_of(tree: LockedTree) -> Settings:
@@ -110,59 +108,3 @@ def as_number(value: Any) -> int | float | None:
 def bare(label: Any) -> str:
     """The label without deviations and marks."""
     return re.sub(r" \((?:deviations? \d|imported)[^()]*\)$", "", str(label))
-
-
-def compare_verdict(where: str, told: Mapping[str, Any], own: OwnVerdict, tree: LockedTree, found: Findings, source: str) -> None:
-    """A whole verdict as JSON against this audit's own."""
-    found.same(where, "plan.digest", told["plan"]["digest"], tree.digest, source="the lock has")
-    found.same(where, "bare_label", told["bare_label"], own.headline.label, source=source)
-    found.same(where, "stable_arm", told["stable_arm"], own.headline.stable_arm, source=source)
-    found.same(where, "reasons", [one["code"] for one in told["reasons"]], own.headline.codes, source=source)
-    compare_arms(where, told, own, found, source)
-    by_name = {f"{one['family']}/{one['arm']}" for one in told["arms"]}
-    for one in own.arms:
-        if one.name not in by_name:
-            found.differ(where, f"{one.name} has a result and no place in it")
-    for name, label in own.sections.items():
-        found.same(where, f"labels.{name}", bare(told["labels"].get(name)), label, source=source)
-    found.count("labels", 1 + len(own.arms) + len(own.sections))
-
-
-def compare_arms(where: str, told: Mapping[str, Any], own: OwnVerdict, found: Findings, source: str) -> None:
-    known = {one.name: one for one in own.arms}
-    for one in told["arms"]:
-        name = f"{one['family']}/{one['arm']}"
-        if name in known:
-            compare_arm(f"{where}, {name}", one, known[name], found, source)
-        else:
-            found.differ(where, f"has {name}, which has no result here")
-
-
-def compare_stored(
-    path: Path, own: OwnVerdict, tree: LockedTree, lines: Any, fresh: Mapping[str, Any] | None, found: Findings
-) -> None:
-    """`verdict.json` of the run folder, if there is one. One that is older than the journal tells of what was there then."""
-    from ablation.audit.chained import check_kept
-
-    if not path.is_file():
-        found.note(f"{path.name} is not there: `ablation verdict` writes it")
-        return
-    told = json.loads(path.read_bytes())
-    kept = told["journal"]
-    if kept is not None:
-        check_kept(lines, kept["length"], kept["head"], path.name, found)
-    source = "this audit finds"
-    if kept is not None and kept["length"] < len(lines.digests):
-        found.note(
-            f"{path.name} was written when the journal had {kept['length']} of its {len(lines.digests)} lines: only its arms are "
-            "compared"
-        )
-        known = {one.name for one in own.arms}
-        part = {"arms": [one for one in told["arms"] if f"{one['family']}/{one['arm']}" in known]}
-        compare_arms(path.name, part, own, found, source)
-        return
-    compare_verdict(path.name, told, own, tree, found, source)
-    if fresh is not None:
-        for name in ("label", "labels", "deviations", "audits", "steps", "sweeps", "external", "imported"):
-            if name in told:  # an earlier version of this program did not write all of them
-                found.same(path.name, name, told[name], fresh.get(name), source="the engine says now")

@@ -69,14 +69,9 @@ def _check_seen(history: History, length: int, record: Mapping[str, Any], where:
 
 
 def check_ledger(
-    root: Path,
-    tree: LockedTree,
-    history: History,
-    problems: Mapping[str, Mapping[str, Any]],
-    sampled: Mapping[str, set[str]],
-    found: Findings,
+    root: Path, tree: LockedTree, history: History, sampled: Mapping[str, set[str]], found: Findings
 ) -> Lines | None:
-    """Each stage has a mark of its problems, with its use, not later than its rollouts. `sampled`: stage -> its problems."""
+    """Each stage has a mark of its problems, with its use, not later than its rollouts. `sampled`: stage -> its texts' digests."""
     path = root.resolve().parent / "ledger.jsonl"
     if not path.is_file():
         found.leave("marks of the ledger: there is none beside the run folder")
@@ -88,9 +83,8 @@ def check_ledger(
     for record in lines.records:
         if record.get("plan") == tree.digest:
             marks.setdefault(str(record.get("stage")), []).append(record)
-    for name, ids in sampled.items():
+    for name, wanted in sampled.items():
         use = USES.get(name.rpartition("/")[2].partition("-")[0], "evaluated")
-        wanted = {text_digest(problems[one]["prompt"]) for one in ids if one in problems}
         fitting = [
             mark for mark in marks.get(name, []) if mark.get("use") == use and wanted <= sets.get(str(mark.get("set")), set())
         ]

@@ -111,9 +111,9 @@ def replication(
 ) -> Headline:
     """The headline. `statuses`: (family, arm) -> label, for every arm that has a result.
 
-    Looked at are the control in both families, the arms of the first one in plan order up to the first that is stable, and that
-    arm in the second. What is found there are reasons, and the plan's table makes a label of them. A stopped arm is neither damaged
-    nor stable.
+    Looked at are the control in both families, the arms of the first one in plan order up to the first that is stable, and
+    that arm in the second. What is found there are reasons, and the plan's table makes a label of them. A stopped arm is
+    neither damaged nor stable.
     """
     first, second = families
     looked_at = [(first, control), (second, control)]

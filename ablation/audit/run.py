@@ -5,24 +5,21 @@ with the engine's verdict. Nothing is raised for a run that is not what it shoul
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ablation.audit import counts, intervals, judged, kept, sampled, trained, weights
-from ablation.audit.adapters import check_adapter, check_files
-from ablation.audit.answers import grades
-from ablation.audit.chained import Lines, read_lines
-from ablation.audit.counts import Outcome
+from ablation.audit import judged, kept
+from ablation.audit.blinded import Blinded
+from ablation.audit.chained import read_lines
+from ablation.audit.evaluated import Evaluated
 from ablation.audit.findings import CANNOT, Findings
 from ablation.audit.history import History
-from ablation.audit.judged import OwnArm, OwnVerdict
-from ablation.audit.locked import LockedTree, file_sha256, read_lock, read_problems
-from ablation.audit.rules import STABLE, STOPPED, Compared
-from ablation.audit.sampled import START, Partner, Place, Texts
-from ablation.audit.stages import Rows, check_rows, read_rows
+from ablation.audit.judged import OwnVerdict
+from ablation.audit.locked import read_lock
+from ablation.audit.read_run import Run
+from ablation.audit.sections import OwnSection, Sections, shut
+from ablation.audit.told import compare_stored, compare_verdict
 
 
 @dataclass
@@ -57,256 +54,6 @@ class Audited:
         }
 
 
-@dataclass
-class Judged:
-    """What is kept of one stage after it was read."""
-
-    place: Place
-    outcomes: list[Outcome] | None
-    """None where a grade is missing or the rows are of unknown problems."""
-    measures: dict[str, Any] | None
-    partner: Partner
-    whole: bool
-    """Every rollout that the plan asks for is there."""
-    imported: dict[str, Any] | None
-
-
-@dataclass
-class Run:
-    """One run folder while it is audited."""
-
-    root: Path
-    tree: LockedTree
-    found: Findings
-    regrade: bool = False
-    beside: Path | None = None
-    """The plan's own file, where this is not the run's copy."""
-    stages: dict[str, Judged] = field(default_factory=dict)
-    audits: dict[str, dict[int, Mapping[str, Any]]] = field(default_factory=dict)
-    """`family/arm` -> update -> its audit.json."""
-    texts: Texts = field(default_factory=Texts)
-
-    @cached_property
-    def problems(self) -> dict[str, dict[str, Any]]:
-        return read_problems(self.root / "problems.jsonl", self.found)
-
-    @cached_property
-    def settings(self) -> intervals.Settings:
-        return judged.settings_of(self.tree)
-
-    def read_all(self) -> list[str]:
-        """Read every training stage, sweeps first; returns the names of all complete stages of the run, evaluations included."""
-        names = [path.parent.relative_to(self.root).as_posix() for path in sorted(self.root.glob("*/*/*/stage.json"))]
-        for name in sorted(names, key=lambda name: not name.endswith("/start/sweep")):
-            with self.found.guard(self.root / name):
-                self._read(name)
-        for folder in sorted({path.parent for path in self.root.glob("*/*/*/part-*.parquet")}):
-            if not (folder / "stage.json").is_file():
-                self.found.lacks(f"{folder.relative_to(self.root)}: was begun and is not complete (it has no stage.json)")
-        return names + [
-            path.parent.relative_to(self.root).as_posix() for path in sorted(self.root.glob("evaluations/*/*/*/stage.json"))
-        ]
-
-    def _read(self, name: str) -> None:
-        found, place = self.found, sampled.place_of(name, self.tree)
-        if place is None:
-            found.differ(self.root / name, "is no stage that the plan has")
-            return
-        rows = read_rows(self.root, self.root / name, found)
-        if rows is None:
-            return
-        check_rows(rows, found)
-        sampled.check_info(rows, place, self.tree, found)
-        wanted = sampled.wanted_rollouts(place, self.tree)
-        sampled.check_keys(rows, wanted, found)
-        sampled.check_seeds(rows, place.stage, place.update, self.tree.families[place.family], found)
-        own = self.graded(rows, self.problems)
-        measured = counts.measures(own) if own is not None else None
-        self.stages[name] = Judged(place, own, measured, sampled.partner_of(rows), set(wanted) == set(rows.keys), rows.imported)
-        if own is None:
-            return
-        path = self.root / name / "measures.json"
-        if path.is_file():
-            with found.guard(path):
-                found.same(path, "", json.loads(path.read_bytes()), measured)
-                found.count("files of measures")
-        elif rows.imported is None:
-            found.lacks(f"{name}: measures.json")
-        if place.stage == "update":
-            with found.guard(self.root / name / "audit.json"):
-                self._update(rows, place, own)
-
-    def graded(self, rows: Rows, problems: Mapping[str, Mapping[str, Any]]) -> list[Outcome] | None:
-        """What became of every rollout; None, after saying why, if that cannot be said of all."""
-        if not sampled.check_sources(rows, problems, self.found):
-            return None
-        spans = counts.spans(rows)
-        self.texts.check(rows, spans, self.found)
-        answers = zip(rows.columns["problem"], rows.columns["answer_text"], spans, strict=True)
-        pairs = [(problems[problem], text) if span.visible else None for problem, text, span in answers]
-        path = f"{rows.name}/grades.json"
-        own = grades(pairs, self._stored_grades(rows), path, self.found, regrade=self.regrade)
-        failed = [rows.who(row) for row, one in enumerate(own) if one is not None and one[0] == "grader_error"]
-        if failed:
-            self.found.lacks(f"{rows.name}: the grader failed on {len(failed)} rollouts, for instance {failed[0]}")
-            return None
-        return counts.outcomes(rows, own, self.tree.plan["loops"])
-
-    def _stored_grades(self, rows: Rows) -> list[dict[str, Any]] | None:
-        path = self.root / rows.name / "grades.json"
-        if not path.is_file():
-            return None
-        stored = None
-        with self.found.guard(path):
-            content = json.loads(path.read_bytes())
-            digest = file_sha256(self.root / rows.name / "stage.json")
-            self.found.same(path, "grades_version", content["grades_version"], 1, source="this audit knows")
-            self.found.same(path, "stage_sha256", content["stage_sha256"], digest, source="stage.json has")
-            told = content["rollouts"]
-            if [(one["problem"], one["effort"], one["index"]) for one in told] != rows.keys:
-                self.found.differ(path, "its rollouts are not those of the stage, in their order")
-            else:
-                stored = [{name: one[name] for name in ("problem", "effort", "index", "status", "extracted")} for one in told]
-        return stored
-
-    def _update(self, rows: Rows, place: Place, own: list[Outcome]) -> None:
-        sweep, main = self.sweep(place.family), self.sweep(self.tree.main_family)
-        if sweep is None or main is None or not (self.root / rows.name / "audit.json").is_file():
-            return
-        s0 = weights.fixed_scale(self.tree.training, main)
-        reference = weights.reference_lengths(sweep)
-        path = self.root / rows.name / "audit.json"
-        stored = trained.check_audit(path, rows, own, self.tree, reference=reference, s0=s0, found=self.found)
-        if stored is not None:
-            self.audits.setdefault(f"{place.family}/{place.arm}", {})[place.update] = stored
-
-    def sweep(self, family: str) -> list[Outcome] | None:
-        one = self.stages.get(f"{family}/{START}/sweep")
-        return one.outcomes if one is not None else None
-
-    def compared(self, subject: str, reference: str, cluster: str, rules: Sequence[Mapping[str, Any]]) -> Compared | None:
-        """Two stages, if both are whole and graded, for `rules`."""
-        own, other = self.stages.get(subject), self.stages.get(reference)
-        if own is None or other is None or not (own.whole and other.whole):
-            return None
-        if own.outcomes is None or other.outcomes is None or own.measures is None or other.measures is None:
-            return None
-        ends = any(rule["measure"] == "cjk_share" and rule["compare"] in ("ratio_low", "ratio_high") for rule in rules)
-        estimates = intervals.Estimates(own.outcomes, other.outcomes, self.settings, cluster, ends)
-        return Compared(own.measures, other.measures, estimates)
-
-    def check_pairs(self) -> None:
-        """Readouts and checks with their sweep; updates of all arms of a family with each other."""
-        first_update: dict[tuple[str, int], str] = {}
-        same = total = 0
-        for name, one in self.stages.items():
-            family, _, stage = name.split("/")
-            other = f"{family}/{START}/sweep"
-            if one.place.stage == "update":
-                other = first_update.setdefault((family, one.place.update), name)
-            if other == name or other not in self.stages:
-                continue
-            partner = self.stages[other].partner
-            sampled.check_pair(name, one.partner, other, partner, self.found)
-            if stage == "update-1":
-                keys = one.partner.ids.keys() & partner.ids.keys()
-                total += len(keys)
-                same += sum(one.partner.ids[key] == partner.ids[key] for key in keys)
-        if total:
-            self.found.note(f"update 1: {same} of {total} rollouts are the same in all arms of a family, token by token")
-        self._check_adapters()
-
-    def _check_adapters(self) -> None:
-        """Start adapter at every sweep and update 1; then the checkpoint before."""
-        starts = {name: one.partner.info["adapter_sha256"] for name, one in self.stages.items() if one.imported is None}
-        from_start = {name: digest for name, digest in starts.items() if name.endswith(("/sweep", "/update-1"))}
-        if len(set(from_start.values())) > 1:
-            self.found.differ(
-                self.root,
-                f"sweeps and first updates were sampled with {len(set(from_start.values()))} adapters, not with the start alone",
-            )
-        self.found.count("stages against the start adapter", len(from_start))
-        for folder in sorted(self.root.glob("*/*/update-*/checkpoint")):
-            with self.found.guard(folder):
-                check_files(folder, self.found)
-                arm, update = (
-                    folder.parent.parent.relative_to(self.root).as_posix(),
-                    int(folder.parent.name.removeprefix("update-")),
-                )
-                after = [
-                    f"{arm}/update-{update + 1}",
-                    f"{arm}/check-{update}",
-                    *([f"{arm}/readout"] if update == self.tree.updates else []),
-                ]
-                check_adapter(folder, {name: starts[name] for name in after if name in starts}, self.found)
-
-    def own_arms(self) -> list[OwnArm]:
-        """Every arm with a result, and what is missing of the others."""
-        found, rules = [], self.tree.plan["verdict"]["damage"]
-        for arm in self.tree.arms:
-            found += self._arm(self.tree.main_family, arm, rules)
-        stable = judged.headline(self.tree, found).stable_arm
-        for arm in self.tree.arms:
-            if arm in (self.tree.control, stable):
-                found += self._arm(self.tree.second_family, arm, rules)
-        if stable is None and any((one.family, one.label) == (self.tree.main_family, STABLE) for one in found):
-            self.found.lacks(f"{self.tree.second_family}: which arm is replicated is not known yet")
-        return found
-
-    def _arm(self, family: str, arm: str, rules: list[Mapping[str, Any]]) -> list[OwnArm]:
-        name, stopped = f"{family}/{arm}", self.root / family / arm / "stopped.json"
-        if stopped.is_file():
-            if f"{name}/readout" in self.stages:
-                self.found.differ(stopped, f"says that the arm was ended, but {name}/readout is there")
-            return [OwnArm(family, arm, STOPPED, stopped=json.loads(stopped.read_bytes()))]
-        compared = self.compared(f"{name}/readout", f"{family}/{START}/sweep", "cell", rules)
-        if compared is None:
-            self.found.lacks(f"{name}: its readout, or the sweep of {family}")
-            return []
-        self._check_updates(name)
-        label, ruled = judged.judge(rules, compared)
-        return [OwnArm(family, arm, label, ruled, compared)]
-
-    def _check_updates(self, name: str) -> None:
-        """An arm with a readout of its own has every update before it."""
-        external = self.tree.arms[name.partition("/")[2]].get("external")
-        if self.stages[f"{name}/readout"].imported is not None or (external and external["each"] == "arm"):
-            return
-        for update in range(1, self.tree.updates + 1):
-            for what in ("stage.json", "audit.json"):
-                if not (self.root / name / f"update-{update}" / what).is_file():
-                    self.found.lacks(f"{name}/update-{update}: {what}, although the arm has its readout")
-
-    def check_extension(self) -> None:
-        """`check.json` of each check, and stop rules."""
-        extension = self.tree.plan.get("extension")
-        for name, one in self.stages.items():
-            if one.place.stage == "check" and extension is not None:
-                with self.found.guard(self.root / name / "check.json"):
-                    self._check_result(name, one, extension)
-        for name, audits in self.audits.items():
-            with self.found.guard(self.root / name):
-                trained.check_stops(self.root, self.tree, *name.split("/"), audits, self.found)
-
-    def _check_result(self, name: str, one: Judged, extension: Mapping[str, Any]) -> None:
-        path = self.root / name / "check.json"
-        rules = extension["damage"] or self.tree.plan["verdict"]["damage"]
-        compared = self.compared(name, f"{one.place.family}/{START}/sweep", "cell", rules)
-        if compared is None or not path.is_file():
-            self.found.lacks(f"{name}: check.json")
-            return
-        told = json.loads(path.read_bytes())
-        label, ruled = judged.judge(rules, compared)
-        for field_name in ("family", "arm", "update"):
-            self.found.same(path, field_name, told[field_name], getattr(one.place, field_name), source="its folder says")
-        self.found.same(path, "label", told["label"], label)
-        eligible = extension["eligible"] if extension["eligible"] is not None else extension["checks"]
-        self.found.same(path, "eligible", told["eligible"], label == STABLE and one.place.update in eligible)
-        self.found.same(path, "pauses", told["pauses"] is not None, label != STABLE)
-        judged.compare_rules(str(path), told["rules"], ruled, self.found, "the rollouts give")
-        self.found.count("judged checks")
-
-
 def audit_run(root: Path, *, plan: Path | None = None, regrade: bool = False) -> Audited:
     """The audit of the run in `root`. `plan`: the locked plan that it is a run of, if this is not the run's own copy."""
     found = Findings()
@@ -324,6 +71,9 @@ def audit_run(root: Path, *, plan: Path | None = None, regrade: bool = False) ->
     names = run.read_all()
     run.check_pairs()
     history = History(root, tree, lines, found)
+    evaluated = Evaluated(run, history)
+    with found.guard(root / "evaluations"):
+        evaluated.read_all()
     deviations: list[dict[str, Any]] = []
     for check in (lambda: history.check_stages(names), history.check_updates, history.check_records, history.check_order):
         with found.guard(lines.path):
@@ -331,21 +81,26 @@ def audit_run(root: Path, *, plan: Path | None = None, regrade: bool = False) ->
     with found.guard(root / "deviations.jsonl"):
         deviations = kept.check_deviations(root, tree, history, found, run.beside)
     with found.guard(root.parent / "ledger.jsonl"):
-        ids = {name: {key[0] for key in one.partner.seeds} for name, one in run.stages.items()}
-        kept.check_ledger(root, tree, history, run.problems, ids, found)
+        kept.check_ledger(root, tree, history, run.marked() | evaluated.marked(), found)
     own = OwnVerdict(judged.Headline("INCOMPLETE"), [])
     with found.guard(root):
         run.check_extension()
         arms = run.own_arms()
         own = OwnVerdict(judged.headline(tree, arms), arms)
+        blinded = Blinded(evaluated, history)
+        blinded.check_all()
+        own.sections = Sections(evaluated, blinded, own.headline, deviations).all()
     fresh = _engine(root, plan, regrade, found)
     if fresh is not None:
         with found.guard("the engine's verdict"):
-            judged.compare_verdict("the engine's verdict", fresh, own, tree, found, "this audit finds")
+            compare_verdict("the engine's verdict", fresh, own, tree, found, "this audit finds")
     with found.guard(root / "verdict.json"):
-        judged.compare_stored(root / "verdict.json", own, tree, lines, fresh, found)
-    _say_what_is_left(run, lines)
-    labels = {"replication": kept.decorated(own.headline.label, deviations)} | own.sections
+        compare_stored(root / "verdict.json", own, tree, lines, fresh, found)
+    _say_what_is_left(run)
+    labels = {"replication": kept.decorated(own.headline.label, deviations)}
+    for name, sections in own.sections.items():
+        for one in sections or [OwnSection("NOT_RUN", None)]:
+            labels[f"{name} {one.subject}" if one.subject else name] = kept.decorated(one.label, deviations, shut(one))
     labels |= {one.name: one.label for one in own.arms}
     return Audited(root, str(tree.plan["name"]), tree.digest, found, labels)
 
@@ -364,7 +119,7 @@ def _engine(root: Path, plan: Path | None, regrade: bool, found: Findings) -> di
     return told
 
 
-def _say_what_is_left(run: Run, lines: Lines) -> None:
+def _say_what_is_left(run: Run) -> None:
     """What is true of this run and not of every one."""
     if any(one.imported is not None for one in run.stages.values()):
         run.found.leave("sampling settings of imported stages: they are as the importer says")
