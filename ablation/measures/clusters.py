@@ -13,11 +13,6 @@ Key = tuple[str, str, int]
 """(problem, effort, index within the cell): a rollout and its partner of another model have the same."""
 
 
-def cluster_names(outcomes: Outcomes, cluster: str) -> np.ndarray:
-    """str [N]: what each rollout is resampled with: its `cell`, or its `problem`."""
-    return outcomes.cell if cluster == "cell" else outcomes.problem
-
-
 @dataclass(frozen=True)
 class Clusters:
     """The clusters of one model's rollouts: K names in sorted order, and each rollout's place among them."""
@@ -27,8 +22,16 @@ class Clusters:
 
     @staticmethod
     def by(outcomes: Outcomes, cluster: str) -> Clusters:
-        names, of = np.unique(cluster_names(outcomes, cluster), return_inverse=True)
-        return Clusters(names, of)
+        """`cluster`: what is resampled, `cell` or `problem`. Rollouts of a cell mostly lie together, so few names are sorted."""
+        columns = [outcomes.problem, outcomes.effort] if cluster == "cell" else [outcomes.problem]
+        new = np.ones(len(outcomes), dtype=bool)
+        for place, column in enumerate(columns):
+            differs = column[1:] != column[:-1]
+            new[1:] = differs if place == 0 else new[1:] | differs
+        first = np.flatnonzero(new)
+        heads = outcomes.take(first).cell if cluster == "cell" else outcomes.problem[first]
+        names, of = np.unique(heads, return_inverse=True)
+        return Clusters(names, np.repeat(of, np.diff(np.append(first, len(outcomes)))))
 
     def __len__(self) -> int:
         return len(self.names)
@@ -100,13 +103,15 @@ def unpaired(subject: Outcomes, reference: Outcomes) -> tuple[list[Key], list[Ke
 
 
 def missing_rows(outcomes: Outcomes) -> list[Key]:
-    """Keys that are not there though every cell should have every index that some cell has, sorted."""
-    found = set(keys(outcomes))
-    cells = {(problem, effort) for problem, effort, _ in found}
-    indices = {index for _, _, index in found}
-    if len(found) == len(cells) * len(indices):
+    """Keys that are not there though every cell should have every index that some cell has, sorted. Raises as `keys`."""
+    cells = Clusters.by(outcomes, "cell")
+    indices, column = np.unique(outcomes.index, return_inverse=True)
+    there = np.bincount(cells.of * len(indices) + column, minlength=len(cells) * len(indices))
+    if (there == 1).all():
         return []
-    return sorted({(*cell, index) for cell in cells for index in indices} - found)
+    found = set(keys(outcomes))
+    wanted = {(problem, effort) for problem, effort, _ in found}
+    return sorted({(*cell, int(index)) for cell in wanted for index in indices} - found)
 
 
 def partners(subject: Outcomes, reference: Outcomes) -> tuple[Outcomes, Outcomes]:

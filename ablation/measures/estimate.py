@@ -15,7 +15,7 @@ REASONS = {
     "few_clusters": "too few clusters for an interval",
     "degenerate": "all resamples give the same number, so the interval would be a false certainty",
     "undefined_in_resamples": "the ratio is undefined in some resamples",
-    "no_interval": "this measure has no interval",
+    "no_interval": "none was computed or reported",
 }
 """Why an estimate or its interval is missing."""
 

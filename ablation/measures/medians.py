@@ -24,6 +24,7 @@ def median_ratio(
     settings: Statistics,
     *,
     missing: int = 0,
+    interval: bool = True,
 ) -> Estimate:
     """Median of the subject's `values` [N] over the reference's [N']; `clusters`: the place of each one among all `names`."""
 
@@ -35,6 +36,8 @@ def median_ratio(
     own, other = (float(np.median(one)) for one in values)
     if other == 0:
         return without(None, "no_reference")
+    if not interval:
+        return without(own / other, "no_interval")
     if names < settings.min_clusters:
         return without(own / other, "few_clusters")
     counts_RK = draw_counts(names, settings)

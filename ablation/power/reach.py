@@ -7,24 +7,24 @@ among them. A rule that holds for all of them, or for none, or that can never be
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ablation.measures.bootstrap import Estimate
-from ablation.measures.compare import ratios
 from ablation.measures.measure import measure
 from ablation.plan.model import Plan
-from ablation.plan.rules import COUNT_MEASURES, Rule, StopRule
+from ablation.plan.rules import ALL_COUNTS, Rule, StopRule
 from ablation.plan.words import number
 from ablation.rollouts.outcomes import Outcomes
+from ablation.verdict.figures import figures_of
 from ablation.verdict.rules import Figures, judge
 
 StopJudge = Callable[[list[StopRule], list[dict[str, Any]]], dict[str, Any] | None]
 """`training.stops.fired_rule`."""
-WHOLE = (*COUNT_MEASURES, "total_tokens", "nonfinite")
+WHOLE = (*ALL_COUNTS, "total_tokens", "nonfinite")
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,8 @@ class Reach:
 def reach(plan: Plan, stop_judge: StopJudge) -> list[Reach]:
     """Every rule of the plan, on made-up figures."""
     found = [_stop_rule(plan, rule, ("stop_rules", place), stop_judge) for place, rule in enumerate(plan.stop_rules)]
-    measured = _what_stages_measure(plan)
+    own = (plan.extension.damage if plan.extension else None) or ()
+    measured = _what_stages_measure(plan, [*plan.verdict.damage, *own])
     found += [
         _rule(plan, rule, ("verdict", "damage", place), plan.sweep_rollouts, measured)
         for place, rule in enumerate(plan.verdict.damage)
@@ -64,25 +65,29 @@ def reach(plan: Plan, stop_judge: StopJudge) -> list[Reach]:
             found.append(_rule(plan, rule, ("verdict", name, "rules", place), section.rollouts, None))
     for place, rule in enumerate(plan.verdict.release.guards if plan.verdict.release else ()):
         found.append(_rule(plan, rule, ("verdict", "release", "guards", place), None, None))
-    own = plan.extension.damage if plan.extension else None
-    for place, rule in enumerate(own or ()):
+    for place, rule in enumerate(own):
         found.append(_rule(plan, rule, ("extension", "damage", place), plan.sweep_rollouts, measured))
     return found
 
 
 def _rule(plan: Plan, rule: Rule, place: tuple[str | int, ...], rollouts: int | None, measured: Figures | None) -> Reach:
     """`measured` is a sample of what a stage yields, None where figures may come from elsewhere."""
-    if rule.compare.startswith("ratio"):
+    kind = rule.compare.partition("_")[0]
+    if kind == "ratio":
         low, high = (0.0 if rule.measure == "cjk_share" else math.ulp(0.0)), math.inf  # a share can be nothing, a length cannot
     else:
-        low, high = _range(plan, rule.measure, rollouts)
-    if rule.compare == "change":
+        low, high = (0.0, 1.0) if kind == "rate" else _range(plan, rule.measure, rollouts)
+    if kind == "change":
         low, high = low - high, high - low
     if measured is not None and judge(rule, measured).holds is None:
         why = judge(rule, measured).reason
         problem = f"`{rule.measure}` under `{rule.compare}` can never be said from the rollouts of this plan: {why}"
         return Reach((*place, "measure"), rule.name, None, None, problem)
-    found = [(value, judge(rule, _figures(plan, rule, value, rollouts)).holds) for value in _candidates(rule, low, high)]
+    shares = (
+        rollouts if rule.compare in ("rate", "value", "change") and (kind == "rate" or rule.measure == "correct_rate") else None
+    )
+    candidates = _candidates(rule, low, high, shares)
+    found = [(value, judge(rule, _figures(plan, rule, value, rollouts)).holds) for value in candidates]
     return _reach(rule, place, found, low, high)
 
 
@@ -135,11 +140,11 @@ def _span(low: float, high: float) -> str:
 def _range(plan: Plan, measure: str, rollouts: int | None) -> tuple[float, float]:
     """Lowest and highest number of a measure that a stage of `rollouts` (None: not known) or an update can have."""
     cap, size = plan.sampling.max_tokens, math.inf if rollouts is None else rollouts
-    if measure in COUNT_MEASURES:
+    if measure in ALL_COUNTS:
         return 0, size
     if measure == "kl_share":
         return 0, 1 if any(arm.kl for arm in plan.arms.values()) else 0
-    if measure in ("top20_mass", "cjk_share", "mismatch_outside") or measure.endswith("_share"):
+    if measure in ("top20_mass", "cjk_share", "correct_rate", "mismatch_outside") or measure.endswith("_share"):
         return 0, 1
     if measure in ("mismatch_mean", "mismatch_p99", "mismatch_k3", "grad_norm"):
         return 0, math.inf
@@ -151,12 +156,16 @@ def _range(plan: Plan, measure: str, rollouts: int | None) -> tuple[float, float
         "clean_length": (0, cap),
         "total_tokens": (0 if rollouts is None else rollouts, size * cap),
         "agent_turn": (0, math.inf),
+        "agent_tokens": (0, math.inf),
         "nonfinite": (0, math.inf),
     }[measure]
 
 
-def _candidates(rule: Rule | StopRule, low: float, high: float) -> list[float]:
-    """Numbers to try: the limit, its neighbours and the ends of the range."""
+def _candidates(rule: Rule | StopRule, low: float, high: float, shares: int | None = None) -> list[float]:
+    """Numbers to try: the limit, its neighbours and the ends of the range. `shares`: only so many-ths of one are possible."""
+    if shares is not None:
+        around = [math.floor(rule.limit * shares) + step for step in (-1, 0, 1, 2)]
+        return [low, *(count / shares for count in around if low <= count / shares <= high), high]
     whole = rule.measure in WHOLE and rule.compare in ("value", "change")
     step = 1 if whole else max(abs(rule.limit) / 10, 0.01)
     wanted = [rule.limit, rule.limit - step, rule.limit + step, low, high]
@@ -168,15 +177,16 @@ def _candidates(rule: Rule | StopRule, low: float, high: float) -> list[float]:
 
 def _figures(plan: Plan, rule: Rule, value: float, rollouts: int | None) -> Figures:
     """Figures for which the rule tests `value`."""
-    if rule.compare == "value":
+    kind, _, end = rule.compare.partition("_")
+    if end or kind == "ratio" or kind == "rate":
+        ends = {"": 1.0, "low": 0.9, "high": 1.1}
+        around = {name: value if name == end else value / ends[end] * factor for name, factor in ends.items()}
+        estimate = Estimate(around[""], around["low"], around["high"])
+        return Figures(**{{"ratio": "ratios", "rate": "rates", "change": "intervals"}[kind]: {rule.measure: estimate}})
+    if kind == "value":
         return Figures({rule.measure: value})
-    if rule.compare == "change":
-        subject, reference = _pair(*_range(plan, rule.measure, rollouts), value)
-        return Figures({rule.measure: subject}, {rule.measure: reference})
-    ends = {"ratio": 1.0, "ratio_low": 0.9, "ratio_high": 1.1}
-    middle = value / ends[rule.compare]
-    estimate = {name: value if name == rule.compare else middle * factor for name, factor in ends.items()}
-    return Figures(ratios={rule.measure: Estimate(estimate["ratio"], estimate["ratio_low"], estimate["ratio_high"])})
+    subject, reference = _pair(*_range(plan, rule.measure, rollouts), value)
+    return Figures({rule.measure: subject}, {rule.measure: reference})
 
 
 def _pair(low: float, high: float, change: float) -> tuple[float, float]:
@@ -188,35 +198,34 @@ def _pair(low: float, high: float, change: float) -> tuple[float, float]:
     return end, end - change
 
 
-def _what_stages_measure(plan: Plan) -> Figures:
-    """What the real measures yield for two made-up stages on the plan's cells, in which every rollout is clean."""
-    made = [_stage(plan, length) for length in (40, 50)]
-    measured = [measure(one) for one in made]
-    settings = plan.statistics.model_copy(
-        update={"resamples": 50}
-    )  # whether there is an interval does not depend on their number
-    return Figures(measured[0], measured[1], ratios=ratios(made[0], made[1], (measured[0], measured[1]), settings))
+def _what_stages_measure(plan: Plan, rules: Sequence[Rule]) -> Figures:
+    """What the real measures yield for two made-up stages on the plan's cells, in which every cell has a clean rollout."""
+    made = _stage(plan, 40), _stage(plan, 50)
+    settings = plan.statistics.model_copy(update={"resamples": 50})  # whether there is an interval does not depend on it
+    return figures_of(rules, made, (measure(made[0]), measure(made[1])), settings)
 
 
 def _stage(plan: Plan, length: int) -> Outcomes:
     cells = [cell for cell in plan.cells for _ in range(2)]
     count = len(cells)
     row = np.arange(count)
-    yes, no, zero = np.ones(count, dtype=bool), np.zeros(count, dtype=bool), np.zeros(count, dtype=np.int64)
+    no, zero = np.zeros(count, dtype=bool), np.zeros(count, dtype=np.int64)
+    wrong = (row + length) % 3 == 0  # at most one of a cell's two, and in other cells of the other stage
+    cut, strong = wrong & (row % 2 == 0), wrong & (row % 4 == 1)
     lengths = length + (row * length) % 7  # cells differ, so that an interval has a width
     return Outcomes(
         problem=np.array([problem for problem, _ in cells]),
         effort=np.array([effort for _, effort in cells]),
         source=np.full(count, "made up"),
         index=row % 2,
-        correct=yes,
-        no_answer=no,
+        correct=~wrong,
+        no_answer=cut,
         extracted=np.full(count, "1", dtype=object),
-        truncated=no,
-        finished=yes,
+        truncated=cut,
+        finished=~cut,
         stopped_in_thinking=no,
-        periodic=no,
-        strong=no,
+        periodic=strong,
+        strong=strong,
         loop_start=zero,
         loop_period=zero,
         loop_length=zero,
@@ -224,8 +233,8 @@ def _stage(plan: Plan, length: int) -> Outcomes:
         thinking_length=lengths,
         weighted_length=lengths + 1,
         total_tokens=lengths + 3,
-        logprob=np.full(count, -0.5),
-        top_entropy=np.full(count, 0.5),
-        top_mass=np.full(count, 0.9),
+        logprob=-0.5 - (row * length) % 7 / 100,
+        top_entropy=0.5 + (row * length) % 7 / 100,
+        top_mass=0.9 - (row * length) % 7 / 100,
         cjk_share=0.1 + (row * length) % 7 / 100,
     )

@@ -34,11 +34,12 @@ def figures_of(
     if "correct_rate" in {one.measure for one in rules if one.compare == "value"}:
         named["rates"].add("correct_rate")
     named["intervals"] |= {one.measure for one in rules if one.compare == "change" and one.measure == "correct_rate"}
+    medians = any(one.measure == "cjk_share" and one.compare in ("ratio_low", "ratio_high") for one in rules)
     wanted = None if shown is None else named["ratios"] | set(shown)
     return Figures(
         measured[0],
         measured[1],
-        ratios=ratios(*models, measured, settings, cluster, wanted),
+        ratios=ratios(*models, measured, settings, cluster, wanted, medians),
         intervals=changes(*models, settings, cluster, named["intervals"] - absent.keys()),
         rates=rates(models[0], settings, cluster, named["rates"]),
         absent=absent,

@@ -145,7 +145,7 @@ def estimates(
     shape: Shape, pair: tuple[Outcomes, Outcomes], settings: Statistics, with_rates: bool, with_medians: bool
 ) -> dict[str, Estimate]:
     names = (*RATIOS, *MEDIANS) if with_medians else RATIOS
-    found = {f"ratio of {name}": one for name, one in ratios(*pair, None, settings, shape.cluster, names).items()}
+    found = {f"ratio of {name}": one for name, one in ratios(*pair, None, settings, shape.cluster, names, with_medians).items()}
     found |= {f"change of {name}": one for name, one in changes(*pair, settings, shape.cluster, CHANGES).items()}
     if with_rates:
         found |= {f"rate of {name}": one for name, one in rates(pair[0], settings, shape.cluster, RATES).items()}

@@ -88,6 +88,10 @@ def test_every_rule_of_the_plans_here_can_hold_and_not_hold(quickstart, tessera)
         ('measure: total_tokens, compare: value, op: ">", limit: 69600}', "the number is 348 to 69600, so the rule never holds"),
         ('measure: clean_length, compare: value, op: ">", limit: 200}', "the number is 0 to 200, so the rule never holds"),
         ('measure: top20_entropy, compare: value, op: ">", limit: 3}', "so the rule never holds"),
+        ('measure: truncated, compare: rate, op: ">", limit: 1}', "the number is 0 to 1, so the rule never holds"),
+        ('measure: truncated, compare: rate_high, op: ">=", limit: 0}', "the number is 0 to 1, so the rule always holds"),
+        ('measure: clean, compare: change_low, op: ">", limit: 348}', "the number is -348 to 348, so the rule never holds"),
+        ('measure: correct_rate, compare: change, op: "<", limit: -1}', "the number is -1 to 1, so the rule never holds"),
     ],
 )
 def test_damage_rules_that_decide_nothing(of, rule, problem):
@@ -110,6 +114,12 @@ def test_damage_rules_that_decide_nothing(of, rule, problem):
         'measure: total_tokens, compare: change, op: ">=", limit: 0.5}',
         'measure: truncated, compare: value, op: ">=", limit: 348}',
         'measure: no_answer, compare: change, op: "<", limit: -347}',
+        'measure: looping, compare: rate, op: ">=", limit: 1}',
+        'measure: looping, compare: rate_low, op: ">", limit: 0}',
+        'measure: periodic, compare: change_low, op: ">=", limit: 348}',
+        'measure: logprob, compare: change_high, op: "<", limit: -0.1}',
+        'measure: correct_rate, compare: value, op: "<=", limit: 0.5}',
+        'measure: cjk_share, compare: ratio_low, op: "<", limit: 0.5}',
     ],
 )
 def test_damage_rules_at_the_edge_that_still_decide(of, rule):
@@ -117,6 +127,14 @@ def test_damage_rules_at_the_edge_that_still_decide(of, rule):
     assert found.problem is None
     assert found.holds_at is not None
     assert found.fails_at is not None
+
+
+def test_shares_are_tried_where_they_can_be(of):
+    """Case I05: of 348 rollouts, 233 are below 0.67 and 234 above it."""
+    found = of(DAMAGE, '{name: odd, measure: correct_rate, compare: value, op: "<=", limit: 0.67}')
+    assert (found.holds_at, found.fails_at) == (233 / 348, 234 / 348)
+    found = of(DAMAGE, '{name: odd, measure: truncated, compare: rate, op: ">=", limit: 0.5}')
+    assert (found.holds_at, found.fails_at) == (0.5, 173 / 348)
 
 
 def test_an_interval_needs_enough_cells(of):
