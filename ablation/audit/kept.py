@@ -71,7 +71,7 @@ def _check_seen(history: History, length: int, record: Mapping[str, Any], where:
 def check_ledger(
     root: Path, tree: LockedTree, history: History, sampled: Mapping[str, set[str]], found: Findings
 ) -> Lines | None:
-    """Each stage has a mark of its problems, with its use, not later than its rollouts. `sampled`: stage -> its texts' digests."""
+    """Each stage has a mark of its problems, with its use, not later than its rollouts. `sampled`: stage -> digests of texts."""
     path = root.resolve().parent / "ledger.jsonl"
     if not path.is_file():
         found.leave("marks of the ledger: there is none beside the run folder")
