@@ -8,38 +8,28 @@ from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ablation.measures.bootstrap import REASONS, Estimate
+from ablation.measures.bootstrap import REASONS
 from ablation.plan.external import external_sentence
 from ablation.plan.model import Plan
-from ablation.plan.rules import COUNT_MEASURES
-from ablation.plan.words import number
 from ablation.report.arm_words import arm_in_words
+from ablation.report.phase2_tables import claims, phase2_parts, section_label
 from ablation.report.terminal import Page, clean
+from ablation.report.verdict_parts import NOTHING, Command, indented, plain_table, ratio, rules, shown, signed, style, titled
 from ablation.verdict import model
 from ablation.verdict.exact import exact
 from ablation.verdict.labels import merged
 from ablation.verdict.model import ArmVerdict, Verdict
-from ablation.verdict.rules import STATED, RuleResult
 from ablation.verdict.steps import STEPPED
 
-_GOOD = (model.STABLE, model.REPLICATED, model.WIN_VERIFIED, model.CONFIRMED, model.RELEASE)
-_OPEN = (model.INCOMPLETE, model.UNDECIDED, model.NOT_RUN, model.MISSING, model.WIN_UNVERIFIED)
-_SECTIONS = {"held_out": "held-out", "never_used": "never-used", "release": "release"}
 SHOWN_RATIOS = ("tokens_per_correct", "clean_length")
-NOTHING = "-"
 READOUT_LEGEND = (
     "start = the model before training; change = against start\n"
     "either = truncated or looping; the last two columns are ratios to start"
 )
 AUDIT_LEGEND = "net = sum of the weights / sum of the absolute weights"
-
-
-class Command(str):
-    """A line that is to be copied, so it is never wrapped."""
 
 
 def print_verdict(verdict: Verdict, plan: Plan, console: Console) -> None:
@@ -86,22 +76,22 @@ def render(verdict: Verdict, plan: Plan) -> Iterator[RenderableType | list[Rende
     weighed = _audit_rows(verdict)
     if weighed:
         yield audits(weighed)
-    for name, section in verdict.sections.items():
-        if section.rules:
-            yield rules(f"{_SECTIONS[name].capitalize()}: {section.subject}", [("", section.rules)], "held", "failed")
+    yield from phase2_parts(verdict)
+    if verdict.claims:
+        yield claims(verdict.claims)
     if verdict.counts:
         yield Text("\n".join(_count(one) for one in verdict.counts))
     if verdict.arms or verdict.sections or verdict.journal is not None:
         yield labels(verdict)
     if verdict.notes:
         yield Text("\n".join(f"Note: {note}" for note in verdict.notes))
-    yield Text(f"What this does not prove: {model.UNIT_OF_CLAIM}")
+    yield Text(f"What this does not prove: {verdict.unit_of_claim}")
 
 
 def label_line(verdict: Verdict) -> Text:
     source = "computed from rollouts" if verdict.source == model.FROM_ROLLOUTS else verdict.source
     source = "computed from imported rollouts" if verdict.imported else source
-    return Text.assemble("Verdict: ", (verdict.shown(verdict.label), _style(verdict.label)), f"  ({source})")
+    return Text.assemble("Verdict: ", (verdict.shown(verdict.label), style(verdict.label)), f"  ({source})")
 
 
 def headline(verdict: Verdict, plan: Plan) -> Group:
@@ -109,8 +99,8 @@ def headline(verdict: Verdict, plan: Plan) -> Group:
     parts: list[RenderableType] = [Text.assemble((f"{verdict.plan}: ", "bold"), plan.question), Text(f"Digest: {verdict.digest}")]
     if verdict.reported_by:
         parts.append(Text(f"Source: {verdict.reported_by}"))
-    parts += [Text(), label_line(verdict), _indented(meaning(verdict, plan))]
-    parts += [_indented(f"{reason.code}: {reason.text}") for reason in merged(verdict.reasons)]
+    parts += [Text(), label_line(verdict), indented(meaning(verdict, plan))]
+    parts += [indented(f"{reason.code}: {reason.text}") for reason in merged(verdict.reasons)]
     parts += [Text(line, style="bold red") for line in without_step(verdict, plan)]
     parts += [Text(f"{one.in_words()[0].upper()}{one.in_words()[1:]}") for one in verdict.deviations]
     outside = external_sentence(plan)
@@ -168,7 +158,7 @@ def arms_in_words(plan: Plan) -> Group:
             said = [*said, arm.note]
         table.add_row(f"`{escape(name)}`", escape(" ".join(said)))
         earlier[name] = words
-    return _titled("Arms", table)
+    return titled("Arms", table)
 
 
 def missing(verdict: Verdict) -> list[RenderableType]:
@@ -178,9 +168,9 @@ def missing(verdict: Verdict) -> list[RenderableType]:
     for gap in verdict.missing:
         wanted.setdefault(gap.command, []).append(gap.what)
     for command, things in wanted.items():
-        parts += [_indented(what) for what in things]
+        parts += [indented(what) for what in things]
         if verdict.next_command is None:
-            parts.append(_indented(f"Next: {command}"))
+            parts.append(indented(f"Next: {command}"))
         elif command != verdict.next_command or len(wanted) == 1:
             parts.append(Command(f"    {command}"))
     if len(wanted) > 1 and verdict.next_command is not None:
@@ -193,7 +183,7 @@ def readouts(family: str, sweep: Mapping[str, Any] | None, arms: Sequence[ArmVer
     first = arms[0].figures
     sizes = [one.get("rollouts") for one in (sweep, first.subject if first else None) if one]
     of = f", {sizes[0]} rollouts a row" if sizes and sizes[0] else ""
-    table = _table()
+    table = plain_table()
     table.add_column("arm", overflow="fold")
     for heading in ("clean", "change", "trunc.", "loop.", "either", "logprob\nchange"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -202,7 +192,7 @@ def readouts(family: str, sweep: Mapping[str, Any] | None, arms: Sequence[ArmVer
     table.add_column(f"tokens per\ncorrect{interval}", justify="right")
     table.add_column(f"clean\nlength{interval}", justify="right")
     if sweep is not None:
-        clean, *counts = (_shown(sweep.get(name)) for name in ("clean", "truncated", "looping", "truncated_or_looping"))
+        clean, *counts = (shown(sweep.get(name)) for name in ("clean", "truncated", "looping", "truncated_or_looping"))
         table.add_row("start", clean, "", *counts, "", "", "")
     for arm in arms:
         figures = arm.figures
@@ -214,43 +204,17 @@ def readouts(family: str, sweep: Mapping[str, Any] | None, arms: Sequence[ArmVer
                 return exact(own[name]) - exact(other[name])
             return None if given.get(name) is None else exact(given[name])
 
-        cells = [_shown(own.get("clean")), _signed(change("clean"), 0)]
-        cells += [_shown(own.get(name)) for name in ("truncated", "looping", "truncated_or_looping")]
-        cells.append(_signed(change("logprob"), 3))
-        cells += [_ratio(figures.ratios.get(name)) for name in SHOWN_RATIOS]
+        cells = [shown(own.get("clean")), signed(change("clean"), 0)]
+        cells += [shown(own.get(name)) for name in ("truncated", "looping", "truncated_or_looping")]
+        cells.append(signed(change("logprob"), 3))
+        cells += [ratio(figures.ratios.get(name)) for name in SHOWN_RATIOS]
         table.add_row(escape(arm.arm), *cells)
-    return _titled(f"Readouts, family {family}{of}", table)
-
-
-def rules(title: str, groups: Sequence[tuple[str, Sequence[RuleResult]]], yes: str, no: str) -> Group:
-    """(whose, its rules) -> one row a rule, below a legend that says each rule in words. `yes`: the word for one that holds."""
-    legend = Table(box=None, show_header=False, pad_edge=False)
-    for one in dict.fromkeys((one.rule.name, one.words) for _, results in groups for one in results):
-        legend.add_row(*map(escape, one))
-    table = _table()
-    if any(name for name, _ in groups):
-        table.add_column("arm", overflow="fold")
-    table.add_column("rule", overflow="fold")
-    table.add_column("number", justify="right", no_wrap=True)
-    table.add_column("limit", justify="right", no_wrap=True)
-    table.add_column("result")
-    stated = False
-    for name, results in groups:
-        for place, one in enumerate(results):
-            word = {True: yes, False: no, None: "undecided"}[one.holds]
-            bold = one.holds is None or one.holds is (yes == "fired")
-            stated |= one.how == STATED
-            why = "*" if one.how == STATED else f": {one.reason}" if one.holds is None else ""
-            row = [escape(name) if place == 0 else ""] if len(table.columns) == 5 else []
-            limit = f"{one.rule.op} {number(one.rule.limit)}"
-            table.add_row(*row, escape(one.rule.name), shown_number(one), limit, Text(word + why, style="bold" if bold else ""))
-    footnote = [Text(f"* {STATED}")] if stated else []
-    return _titled(title, legend, Text(), table, *footnote)
+    return titled(f"Readouts, family {family}{of}", table)
 
 
 def audits(found: Mapping[str, Mapping[str, Sequence[float]]]) -> Group:
     """Ranges over the updates, as shares of the absolute weight."""
-    table = _table()
+    table = plain_table()
     table.add_column("arm", overflow="fold")
     columns = {"negative_share": "negative", "net_share": "net", "truncated_share": "on truncated", "kl_share": "KL term"}
     for heading in columns.values():
@@ -258,7 +222,7 @@ def audits(found: Mapping[str, Mapping[str, Sequence[float]]]) -> Group:
     for arm, shares in found.items():
         table.add_row(escape(arm), *(_range(shares.get(name)) for name in columns))
     title = "Audit of the weights: range over the updates, in % of the absolute weight"
-    return _titled(title, table, Text(AUDIT_LEGEND))
+    return titled(title, table, Text(AUDIT_LEGEND))
 
 
 def _audit_rows(verdict: Verdict) -> dict[str, Mapping[str, Sequence[float]]]:
@@ -269,42 +233,21 @@ def _audit_rows(verdict: Verdict) -> dict[str, Mapping[str, Sequence[float]]]:
     return {f"{one}: no step" if one in idle else one: verdict.audits.get(one, {}) for one in names}
 
 
-def shown_number(one: RuleResult) -> str:
-    """The tested number with enough digits that it is on the right side of its limit as printed, too."""
-    if one.value is None:
-        return NOTHING
-    if one.value.denominator == 1 and one.rule.measure in COUNT_MEASURES:
-        return _signed(one.value, 0) if one.rule.compare == "change" else str(one.value)
-    limit = exact(one.rule.limit)
-    for digits in range(2 if one.rule.compare.startswith("ratio") else 3, 12):
-        printed = Fraction(f"{float(one.value):.{digits}f}")
-        if (printed > limit) == (one.value > limit) and (printed < limit) == (one.value < limit):
-            break
-    return f"{float(one.value):{'+' if one.rule.compare == 'change' else ''}.{digits}f}"
-
-
 def labels(verdict: Verdict) -> Group:
     """Every label beside the headline's, the arms' first."""
     parts: list[RenderableType] = []
     widest = max((len(one.name) for one in verdict.arms), default=0)
     for one in verdict.arms:
-        parts.append(Text.assemble(f"{one.name:<{widest}}  ", (verdict.shown(one.label, one.marks), _style(one.label))))
+        parts.append(Text.assemble(f"{one.name:<{widest}}  ", (verdict.shown(one.label, one.marks), style(one.label))))
     if parts and verdict.sections:
         parts.append(Text())
     for name, section in verdict.sections.items():
-        parts.append(Text.assemble(f"{_SECTIONS[name].capitalize()}: ", (verdict.shown(section.label), _style(section.label))))
-        if section.deviation:  # carried beside the label wherever it is shown
-            parts.append(_indented(f"DEVIATION: {section.deviation}"))
-        parts += [_indented(f"{reason.code}: {reason.text}") for reason in section.reasons]
+        parts += section_label(verdict, name, section)
     if verdict.journal is not None:
         if parts:
             parts.append(Text())
         parts.append(Text(f"Journal: {verdict.journal['length']} events, head {verdict.journal['head'][:16]}"))
     return Group(*parts)
-
-
-def _indented(text: str) -> RenderableType:
-    return Padding(Text(text), (0, 0, 0, 2))
 
 
 def _undefined_ratios(arms: Sequence[ArmVerdict]) -> list[str]:
@@ -329,34 +272,6 @@ def _count(one: Mapping[str, Any]) -> str:
     n = one["rollouts"]
     points = f"{one['points']:+.0f} percentage points"
     return f"{one['name']}: {one['measure']} {one['subject']} of {n} against {one['reference']} of {n}, {points} ({one['how']})"
-
-
-def _table() -> Table:
-    return Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-
-
-def _titled(title: str, *parts: RenderableType) -> Group:
-    return Group(Text(title, style="bold"), *parts)  # a title of the table itself would wrap at the table's width
-
-
-def _style(label: str) -> str:
-    return "bold green" if label in _GOOD else "bold yellow" if label in _OPEN else "bold red"
-
-
-def _shown(value: Any) -> str:
-    return NOTHING if value is None else str(value)
-
-
-def _signed(value: Fraction | None, digits: int) -> str:
-    return NOTHING if value is None else f"{float(value):+.{digits}f}"
-
-
-def _ratio(one: Estimate | None) -> str:
-    if one is None or one.value is None:
-        return NOTHING if one is None else "undefined"
-    if one.low is None or one.high is None:
-        return f"{float(one.value):.2f}x"
-    return f"{float(one.value):.2f}x ({one.low:.2f}-{one.high:.2f})"
 
 
 def _range(ends: Sequence[float] | None) -> str:

@@ -12,6 +12,7 @@ from ablation.verdict.rules import Figures, RuleResult, out_of_reach
 from ablation.verdict.tables import Decided
 
 if TYPE_CHECKING:
+    from ablation.verdict.claims import ClaimVerdict
     from ablation.verdict.evaluated import Compared
 
 FROM_ROLLOUTS = "rollouts"
@@ -42,6 +43,7 @@ UNIT_OF_CLAIM = (
     "These labels speak of these checkpoints. Each family has one training run per arm, so they do not show what the recipe "
     "does in general: that needs several training seeds. Intervals are over cells (problems at one effort), not over runs."
 )
+PHASE_2_CLUSTERS = "On the sets of phase 2 they are over problems, and for agent turns over tasks."
 
 
 @dataclass(frozen=True)
@@ -193,6 +195,8 @@ class Verdict:
     next_command: str | None = None
     """The one command that makes all that is missing; None if nothing is, or if no command of ours can."""
 
+    claims: Sequence[ClaimVerdict] = ()
+    """Tests between arms that the plan registered."""
     imported: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     """`family/arm/stage` -> what is known of its rows, for each stage that was imported: see `rollouts.imported`."""
 
@@ -203,6 +207,18 @@ class Verdict:
         named = [one.name for one in self.arms if one.marks]
         first = IMPORTED if len(named) == len(self.arms) else f"{IMPORTED}: {', '.join(named)}"
         return (first, *(mark for mark in dict.fromkeys(found) if mark != IMPORTED)) if found else ()
+
+    @property
+    def unit_of_claim(self) -> str:
+        """What the labels speak of, and what of it the plan's claims go beyond."""
+        parts = [UNIT_OF_CLAIM]
+        if any(section.compared for section in self.sections.values()):
+            parts.append(PHASE_2_CLUSTERS)
+        over_seeds = [one for one in self.claims if one.claim.method == "welch"]
+        if over_seeds:
+            names = ", ".join(f"{one.name} ({len(one.families)} seeds)" for one in over_seeds)
+            parts.append(f"Claims over training seeds, by Welch's test, speak of the recipe: {names}.")
+        return " ".join(parts)
 
     def shown(self, label: str, marks: Sequence[str] | None = None) -> str:
         """`label` with what it was computed under: `NOT_REPLICATED (deviation 1; imported)`. `marks`: those of one arm."""
@@ -254,5 +270,7 @@ class Verdict:
             "cannot_fire": self.cannot_fire(),
             "counts": list(self.counts),
             "notes": list(self.notes),
-            "claim": UNIT_OF_CLAIM,
+            "claims": [one.as_json() for one in self.claims],
+            "integrity": [one.as_json() for section in self.sections.values() for one in section.wrong],
+            "claim": self.unit_of_claim,
         }

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ablation.errors import IncompleteError, IntegrityError
 from ablation.files import parse_json, sha256_file
@@ -45,6 +45,9 @@ from ablation.verdict.model import (
 )
 from ablation.verdict.phase2 import Phase2
 from ablation.verdict.steps import steps_taken
+
+if TYPE_CHECKING:
+    from ablation.verdict.claims import ClaimVerdict
 
 AUDITED = ("negative_share", "net_share", "truncated_share", "kl_share")
 
@@ -109,8 +112,18 @@ def judge_run(root: Path, locked: Locked, options: str | None = "", *, regrade: 
         external=external_arms(plan),
         imported={name: one.engine for name, one in sorted(reader.imported.items())},
         journal=journal.as_json(),
+        claims=_claims(reader),
         next_command=_together(reader, once.values()) if options is not None else None,
     )
+
+
+def _claims(reader: _Reader) -> list[ClaimVerdict]:
+    """The plan's claims; their tests are imported only where there are any."""
+    if not reader.plan.verdict.claims:
+        return []
+    from ablation.verdict.claims import judge_claims
+
+    return judge_claims(reader.plan, reader.claimed)
 
 
 def _stage_order(info: StageInfo) -> tuple[str, bool, str]:
@@ -166,6 +179,7 @@ class _Reader:
         self.imported: dict[str, StageInfo] = {}
         self.notes: list[str] = []
         self._gaps: dict[tuple[str, str], str] = {}
+        self._claimed: dict[tuple[str, str], Outcomes] = {}
         self.sweep: Callable[[str], tuple[Stage, Outcomes, dict] | None] = cache(self._sweep)
         self.arm: Callable[[str, str], ArmVerdict | None] = cache(self._arm)
         self.problems: Callable[[], dict[str, Problem]] = cache(self._problems)
@@ -262,12 +276,23 @@ class _Reader:
             return None
         self.notes += check_pairing(sweep[0], stage, folder)
         own = self._outcomes(folder, stage)
+        if stage_of[0] == "readout" and self.plan.verdict.claims:
+            self._claimed[family, arm] = own
         measured = measure(own)
         infos = (sweep[0].info, stage.info)
         absent = absent_measures(infos[0]) | absent_measures(infos[1])
         figures = figures_of(rules, (own, sweep[1]), (measured, sweep[2]), self.plan.statistics, absent=absent)
         found = judge_damage(family, arm, rules, figures)
         return replace(found, marks=marks(infos))
+
+    def claimed(self, family: str, arm: str) -> Outcomes | None:
+        """A sweep (arm `start`) or readout for the plan's claims; None where it is not there."""
+        if arm == START:
+            found = self.sweep(family)
+            return None if found is None else found[1]
+        if self.arm(family, arm) is None and (family, arm) not in self._claimed:
+            return None
+        return self._claimed.get((family, arm))
 
     def _stop(self, path: Path) -> dict[str, Any]:
         try:

@@ -13,7 +13,8 @@ import pytest
 from rich.console import Console
 
 from ablation.plan.phase2 import Guard
-from ablation.report.verdict_tables import arms_in_words, print_verdict, shown_number
+from ablation.report.verdict_parts import shown_number
+from ablation.report.verdict_tables import arms_in_words, print_verdict
 from ablation.verdict.reported import judge_reported
 from ablation.verdict.rules import COMPUTED, RuleResult
 from ablation.verdict.run import judge_run
