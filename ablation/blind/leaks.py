@@ -1,11 +1,10 @@
 """Whether anything that a rater sees tells whose an answer is.
 
 - **fields**: an item has a number and texts, and nothing else (reading a batch refuses any other field).
-- **ids**: no seed, digest, `ARM@UPDATES` or problem id (of four characters or more, whole words) is in batch, page or form; what
-  the problem's own text says does not count.
-- **names** of the plan, arms, families, efforts and models that are in the texts of one model alone (whole words of three
-  characters or more). Texts are never changed for it, so this is listed and refuses nothing; a name in the problem or in both
-  texts of a pair tells nothing.
+- **ids**: no seed, `ARM@UPDATES` or digest is in batch, page or form.
+- **names** of the plan, arms, families, efforts, models and problems that are in the texts of one model alone (whole words of
+  three characters or more). Texts are never changed for it, so this is listed and refuses nothing; a name in the problem or in
+  both texts of a pair tells nothing.
 - **order**: the subject is X in half of the pairs; of single answers, as many of either model in the first half as chance allows.
 - **lengths**: how often one model's text is the longer one. It is listed, without saying which model.
 - **times**: batch, page and form have one time of change, and hold none.
@@ -17,7 +16,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,8 +27,8 @@ from ablation.plan.model import START, Plan
 from ablation.rollouts.blind_record import BlindFolder
 
 OK, NOTE, LEAK, UNCHECKED = "ok", "note", "leak", "not checked"
-_ID, _NAME = 4, 3
-"""Shorter ids and names are in any text by chance."""
+_SEED, _NAME = 6, 3
+"""Shorter seeds and names are in any text by chance."""
 _ORDER_LEVEL = 0.001
 
 
@@ -51,8 +49,8 @@ def leaks(folder: BlindFolder, plan: Plan, batch: Batch, sides: Sides, key: Key 
     """Every part of the leak test. `shown`: the files that a rater gets, by name; without `key` its parts are not checked."""
     return [
         Finding("fields", OK, f"{len(batch)} items of a number and texts"),
-        _ids(folder, batch, sides, shown),
-        _names(folder, plan, batch),
+        _ids(folder, sides, shown),
+        _names(folder, plan, batch, sides),
         _order(batch, key),
         _lengths(batch, key),
     ]
@@ -68,57 +66,51 @@ def times(folder: BlindFolder) -> Finding:
     return Finding("times", OK if same else NOTE, text)
 
 
-def _ids(folder: BlindFolder, batch: Batch, sides: Sides, shown: dict[str, bytes]) -> Finding:
+def _ids(folder: BlindFolder, sides: Sides, shown: dict[str, bytes]) -> Finding:
     stages = (sides.subject, sides.reference)
-    numbers = {str(seed) for stage in stages for seed in stage.seed.tolist()}
+    seeds = {str(seed) for stage in stages for seed in stage.seed.tolist()}
+    words = {seed for seed in seeds if len(seed) >= _SEED} | {folder.subject}
     digests = {one[:12] for stage in stages for one in (*stage.prompt_sha256, stage.info.adapter_sha256, stage.info.plan_digest)}
-    words = {folder.subject, *numbers, *(name for stage in stages for name in stage.problem)}
-    wanted = {word for word in words if len(word) >= _ID} | {one for one in digests if one}
-    prompts = " ".join(one.prompt for one in batch.items)
-    found = sorted(
-        f"{word} in {name}"
-        for name, data in shown.items()
-        for word in _there(data.decode(), wanted)
-        if not _whole(word).search(prompts)
-    )
+    found = []
+    for name, data in sorted(shown.items()):
+        text = data.decode()
+        there = {word for word in words if word in text and _whole(word).search(text)}
+        found += [f"{word} in {name}" for word in sorted(there | {one for one in digests if one and one in text})]
     if found:
         return Finding("ids", LEAK, f"{', '.join(found[:5])}{f' and {len(found) - 5} more' if len(found) > 5 else ''}")
     return Finding("ids", OK, "no seed, digest or id")
-
-
-def _there(text: str, wanted: Iterable[str]) -> list[str]:
-    """The wanted words that are in `text`; those that are no substring are not looked for as words."""
-    return [word for word in wanted if word in text and _whole(word).search(text)]
 
 
 def _whole(word: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![A-Za-z0-9_]){re.escape(word)}(?![A-Za-z0-9_])", re.IGNORECASE)
 
 
-def names_of(folder: BlindFolder, plan: Plan) -> list[str]:
+def names_of(folder: BlindFolder, plan: Plan, sides: Sides) -> list[str]:
     """Names that would tell a rater something, if one model says them and the other does not."""
     models = [resource.at.rstrip("/").split("/")[-1].split("@")[0] for resource in (plan.model.base, plan.model.start_adapter)]
-    found = {plan.name, folder.subject, START, *plan.arms, *plan.families, *plan.problems.cells, *models}
+    found = {plan.name, folder.subject, START, *plan.arms, *plan.families, *models}
+    found |= {name for stage in (sides.subject, sides.reference) for name in (*stage.effort, *stage.problem)}
     return sorted(name for name in found if len(name) >= _NAME)
 
 
-def names_told(folder: BlindFolder, plan: Plan, batch: Batch) -> list[dict[str, Any]]:
+def names_told(folder: BlindFolder, plan: Plan, batch: Batch, sides: Sides) -> list[dict[str, Any]]:
     """Each name that one text of a pair (or any single answer) has and nothing else beside it: item, side, name."""
+    patterns = {name: _whole(name) for name in names_of(folder, plan, sides)}
     found = []
     for item in batch.items:
         texts = {side: "\n".join(texts.values()) for side, texts in item.texts.items()}
-        for name in names_of(folder, plan):
-            pattern = _whole(name)
-            if pattern.search(item.prompt):
+        lower = {side: text.lower() for side, text in texts.items()}
+        for name, pattern in patterns.items():
+            there = [side for side, text in texts.items() if name.lower() in lower[side] and pattern.search(text)]
+            if there and pattern.search(item.prompt):
                 continue
-            there = [side for side, text in texts.items() if pattern.search(text)]
             if len(there) == 1:
                 found.append({"item": item.number, "side": there[0], "name": name})
     return found
 
 
-def _names(folder: BlindFolder, plan: Plan, batch: Batch) -> Finding:
-    found = names_told(folder, plan, batch)
+def _names(folder: BlindFolder, plan: Plan, batch: Batch, sides: Sides) -> Finding:
+    found = names_told(folder, plan, batch, sides)
     if not found:
         return Finding("names", OK, "no name is in one model's text alone")
     shown = [f"`{one['name']}` in item {one['item']} {one['side']}" for one in found]
@@ -171,7 +163,3 @@ def _lengths(batch: Batch, key: Key | None) -> Finding:
         most = max(found["subject_longer"], found["reference_longer"])
         text = f"one and the same model has the longer text in {most} of {len(batch)} pairs; " + text
     return Finding("lengths", NOTE, text)
-
-
-def as_rows(findings: Sequence[Finding]) -> list[dict[str, str]]:
-    return [one.as_json() for one in findings]
