@@ -21,8 +21,8 @@ from ablation.plan.model import START
 from ablation.problems.problem import Problem, load_problems
 from ablation.problems.render import TokenIds
 from ablation.rollouts.folder import RunFolder, measures_file, part_file
-from ablation.rollouts.imported import IMPORTED, import_note, is_imported
-from ablation.rollouts.journal_chain import check_journal
+from ablation.rollouts.imported import IMPORTED, absent_measures, import_note, is_imported
+from ablation.rollouts.journal_chain import check_journal, read_journal_chain
 from ablation.rollouts.marked import use_of
 from ablation.rollouts.outcomes import outcomes
 from ablation.rollouts.schema import Rollout, StageInfo
@@ -138,7 +138,7 @@ def import_stage(locked: LockedPlan, root: Path, request: Request) -> Imported:
     }
     info = _info(locked, request, tokens.ids, engine)
     stage = stage_of(info, read.rollouts)
-    notes = _pair(root, request, stage)
+    notes = [*_pair(root, request, stage), *_told_before(root, request, engine), *_undecided(locked, request, info)]
     with exclusive(root):
         _write(locked, root, request, info, read.rollouts, problems)
     folder = _folder(RunFolder(root), request)
@@ -268,6 +268,35 @@ def _pair(root: Path, request: Request, stage: Stage) -> list[str]:
     if request.stage != "readout":
         return []
     return check_pairing(read_stage(RunFolder(root).sweep(request.family)), stage, Path(request.files[0]))
+
+
+def _told_before(root: Path, request: Request, engine: dict) -> list[str]:
+    """A note for each file that was another stage's already: rollouts are of one model."""
+    journal = RunFolder(root).journal
+    events = read_journal_chain(journal).records if journal.exists() else []
+    before = {
+        digest: event["stage"]
+        for event in events
+        if event.get("event") == "stage_imported" and event["stage"] != request.name
+        for digest in event["source_sha256"]
+    }
+    return [
+        f"warning: {name} has the bytes that were imported as {before[digest]}: is it the right file?"
+        for name, digest in zip(engine["source"], engine["sha256"], strict=True)
+        if digest in before
+    ]
+
+
+def _undecided(locked: LockedPlan, request: Request, info: StageInfo) -> list[str]:
+    """A note where damage rules will never be said of these rows: better known now than when the verdict is asked for."""
+    absent = absent_measures(info)
+    rules = [rule.name for rule in locked.plan.verdict.damage if rule.measure in absent]
+    if not rules or request.stage == "update":
+        return []
+    return [
+        f"warning: {', '.join(rules)} cannot be said of these rollouts ({'; '.join(dict.fromkeys(absent.values()))}): "
+        "an arm on which no other rule fires will be UNDECIDED, whatever is imported later"
+    ]
 
 
 def _write(

@@ -186,6 +186,17 @@ def test_rollouts_of_other_seeds_or_prompts_than_the_sweeps_are_refused(locked, 
     assert not RunFolder(root).arm("main", "C").exists()
 
 
+def test_what_will_never_be_decided_and_a_file_that_was_another_stages_are_told_at_once(locked, root):
+    poor = [without("logprobs")(row) for row in given_rows(locked, "main")]
+    assert "warning: logprob_lost cannot be said of these rollouts (main/start/sweep was imported without logprobs)" in " ".join(
+        bring(locked, root, poor, "sweep", None, "main").notes
+    )
+    rows = given_rows(locked, "main", clean=13)
+    assert not any("warning" in note for note in bring(locked, root, rows, "readout", "C", "main").notes)
+    [warning] = [note for note in bring(locked, root, rows, "readout", "N", "main").notes if "warning" in note]
+    assert warning.endswith("has the bytes that were imported as main/C/readout: is it the right file?")
+
+
 def test_an_update_has_the_cells_of_its_deal(locked, root):
     bring(locked, root, given_rows(locked), "sweep")
     cells = [(cell.problem, cell.effort) for cell in cells_of_update(locked.plan, "main", 2)]
