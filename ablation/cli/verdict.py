@@ -31,8 +31,6 @@ def verdict(
     """
     from ablation.errors import UsageError
 
-    if expect is not None:
-        _check_label(expect)
     if measures is not None and run is not None:
         raise UsageError("--measures judges reported figures and --run a run folder; say one of them")
     if measures is not None and regrade:
@@ -49,7 +47,9 @@ def verdict(
         written = _write(root, found)
         extra = {"run": str(root), "written": written is None}
         said += [written] if written else []
-    code, message = _outcome(found, expect)
+    if expect is not None:
+        _check_label(expect, judged)
+    code, message = _outcome(found, expect, judged)
     if as_json:
         content = found.as_json() | extra | {"exit_code": int(code), "warnings": said}
         typer.echo(json.dumps(content, ensure_ascii=False, allow_nan=False))
@@ -61,13 +61,13 @@ def verdict(
     raise typer.Exit(int(code))
 
 
-def _check_label(label: str) -> None:
+def _check_label(label: str, plan: Plan) -> None:
     from ablation.errors import UsageError
     from ablation.plan.deviations import bare
     from ablation.plan.section import did_you_mean
-    from ablation.verdict.model import SECTION_LABELS
+    from ablation.verdict.model import section_labels
 
-    known = [one for labels in SECTION_LABELS.values() for one in labels]
+    known = list(dict.fromkeys(one for labels in section_labels(plan).values() for one in labels))
     if bare(label) not in known:
         raise UsageError(
             f"--expect: there is no label `{label}`{did_you_mean(label, known)}", hint=f"Labels: {', '.join(known)}."
@@ -114,27 +114,35 @@ def _write(root: Path, found: Verdict) -> str | None:
     return None
 
 
-def _outcome(found: Verdict, expect: str | None) -> tuple[int, list[str]]:
+def _outcome(found: Verdict, expect: str | None, plan: Plan) -> tuple[int, list[str]]:
     """(exit code, what to say about it)."""
     from ablation.errors import ExitCode
     from ablation.plan.deviations import bare
-    from ablation.verdict.model import INCOMPLETE, SECTION_LABELS, UNDECIDED
+    from ablation.verdict.model import INCOMPLETE, UNDECIDED, section_labels
 
-    wanted = bare(expect or "")
-    section = next((name for name, labels in SECTION_LABELS.items() if wanted in labels), "replication")
-    label = found.labels().get(section, "not in this plan")
-    shown = found.shown(label)
-    if expect is not None and expect in (label, shown):  # whoever expects a bare label means it under any deviation
-        return ExitCode.DONE, []
+    wrong = [one.text for section in found.sections.values() for of in (section, *section.others) for one in of.wrong]
+    if wrong:
+        return ExitCode.INTEGRITY, [*dict.fromkeys(wrong)]
+    wanted, labels = bare(expect or ""), found.labels()
+    able = [name for name, known in section_labels(plan).items() if wanted in known]
+    named = [name for name in able if name in labels]
+    for name in named:  # whoever expects a bare label means it under any deviation
+        shown = found.shown(labels[name]) if name == "replication" else found.shown_section(found.sections[name])
+        if expect in (labels[name], shown):
+            return ExitCode.DONE, []
+    if able and not named:
+        return ExitCode.LABEL_MISMATCH, [f"expected {expect}, found not in this plan"]
+    section = next(iter(named), "replication")
+    label = labels[section]
+    shown = found.shown(label) if section == "replication" else found.shown_section(found.sections[section])
+    missing = found.missing if section == "replication" else found.sections[section].missing
     if label in (INCOMPLETE, UNDECIDED):
         expected = f" (expected {expect})" if expect else ""
-        if found.missing:
-            first, more = found.missing[0], len(found.missing) - 1
+        if missing:
+            first, more = missing[0], len(missing) - 1
             others = f", and {more} more" if more else ""
-            return ExitCode.INCOMPLETE, [
-                f"no verdict{expected}: {first.what}{others}",
-                f"Next: {found.next_command or first.command}",
-            ]
+            command = found.next_command if section == "replication" and found.next_command else first.command
+            return ExitCode.INCOMPLETE, [f"no verdict{expected}: {first.what}{others}", f"Next: {command}"]
         return ExitCode.INCOMPLETE, [f"no verdict{expected}: the label is {shown}"]
     if expect is not None:
         return ExitCode.LABEL_MISMATCH, [f"expected {expect}, found {shown}"]

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ablation.plan.deviations import Deviation, decorated
+from ablation.plan.model import Plan
+from ablation.plan.tables import labels_of
 from ablation.rollouts.imported import IMPORTED
 from ablation.verdict.rules import Figures, RuleResult, out_of_reach
 from ablation.verdict.tables import Decided
@@ -30,14 +32,27 @@ RELEASE, NO_RELEASE = "RELEASE", "NO_RELEASE"
 SELECTED, NONE_ELIGIBLE = "SELECTED", "NONE_ELIGIBLE"
 
 SECTION_LABELS = {
-    "replication": (REPLICATED, NOT_REPLICATED, UNDECIDED, INCOMPLETE, NOT_RUN),
+    "replication": (REPLICATED, NOT_REPLICATED),
     "held_out": (WIN_VERIFIED, WIN_UNVERIFIED, NO_WIN),
     "never_used": (CONFIRMED, NOT_CONFIRMED),
     "selection": (SELECTED, NONE_ELIGIBLE),
-    "main": (WIN,),
+    "main": (WIN, NO_WIN),
     "release": (RELEASE, NO_RELEASE),
 }
 """What each part of a verdict can say by the study's tables; any can be UNDECIDED, INCOMPLETE or NOT_RUN, too."""
+
+
+def section_labels(plan: Plan) -> dict[str, tuple[str, ...]]:
+    """What each section can say by this plan's tables, and where nothing is decided."""
+    verdict, found = plan.verdict, {}
+    tables = {"replication": verdict.replication, "held_out": verdict.held_out, "never_used": verdict.never_used}
+    tables |= {"main": verdict.release and verdict.release.main, "release": verdict.release}
+    for name, standard in SECTION_LABELS.items():
+        own = tables.get(name)
+        of_table = standard if own is None else labels_of(name, own.table)
+        found[name] = tuple(dict.fromkeys((*of_table, UNDECIDED, INCOMPLETE, NOT_RUN)))
+    return found
+
 
 UNIT_OF_CLAIM = (
     "These labels speak of these checkpoints. Each family has one training run per arm, so they do not show what the recipe "

@@ -222,7 +222,8 @@ class Phase2:
         if compared is None or compared.figures is None or compared.details.get("labelled", True):
             return []
         options = self.reader.options
-        command = "whoever made the run has to" if options is None else f"ablation blind answers --subject {subject}{options}"
+        command = f"ablation blind pairs safety --subject {subject}{options}"
+        command = f"whoever made {self.reader.run.root} has to finish it" if options is None else command
         return [Missing(f"safety/{subject}: its answers are not labelled", command)]
 
     def _wrong(self, name: str, subject: str, compared: Compared) -> list[Reason]:

@@ -14,7 +14,9 @@ from typer.testing import CliRunner
 from ablation.cli.verdict import verdict
 from ablation.errors import IntegrityError, UsageError
 from ablation.files import json_bytes
+from tests.study.evaluations import make
 from tests.verdict.study import lock_small, start_run, write_stage, write_study
+from tests.verdict.test_phase2 import compare, write_side
 
 ROOT = Path(__file__).parents[2]
 TESSERA = ROOT / "plans" / "tessera.yaml"
@@ -209,3 +211,27 @@ def lock_again(study):
     from ablation.plan.lock import verify_lock
 
     return verify_lock(study.plan)
+
+
+def test_a_section_s_label_can_be_expected(tmp_path, monkeypatch):
+    run, locked = make(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    call("--expect", "NO_WIN", code=10)
+    compare(run, locked, "held-out")
+    call("--expect", "WIN_UNVERIFIED")
+    result = call("--expect", "NO_WIN", code=10)
+    assert "expected NO_WIN, found WIN_UNVERIFIED" in result.stderr
+    write_side(run, locked, "never-used", "N@2", "reference")
+    result = call("--expect", "CONFIRMED", code=3)
+    assert "never-used/N@2 was sampled although its gate was shut" in result.stderr
+
+
+def test_what_was_not_allowed_is_exit_3_beside_the_whole_page(tmp_path, monkeypatch):
+    run, locked = make(tmp_path, damaged=frozenset())
+    monkeypatch.chdir(tmp_path)
+    compare(run, locked, "held-out")
+    result = call(code=3)
+    assert "Held-out N@2: WIN_UNVERIFIED (not allowed)" in result.stdout
+    assert "no deviation opened `held-out`: phase 2 needs REPLICATED" in result.stderr
+    content = json.loads(call("--json", code=3).stdout)
+    assert (content["exit_code"], [one["code"] for one in content["integrity"]]) == (3, ["GATE_WAS_SHUT"])

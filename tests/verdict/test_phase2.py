@@ -321,5 +321,5 @@ def test_a_safety_smoke_that_was_not_labelled_is_incomplete(tmp_path):
     found = section(run, locked, "release")
     assert found.label == "INCOMPLETE"
     assert found.rules[0].reason == "the answers were not labelled yet, or the key is sealed"
-    assert [one.command for one in found.missing] == ["ablation blind answers --subject N@2"]
+    assert [one.command for one in found.missing] == ["ablation blind pairs safety --subject N@2"]
     assert found.compared[0].figures.subject["missing_answer"] == 1
