@@ -26,8 +26,6 @@ COUNTS = ("correct", "clean", "truncated", "looping", "truncated_or_looping", "n
 """Counts of rollouts with a rate and a change that have intervals."""
 EQUAL_DRAWS = 1e-12
 """Draws that differ by less than this share of themselves are one number."""
-NOT_COMPUTED = "not computed"
-"""The interval was left out; the value stands."""
 T_DUST = 1e-9
 """The same of a t interval's half width."""
 Statistic = Callable[[np.ndarray], np.ndarray]
@@ -156,7 +154,7 @@ def cjk_ratio(subject: Sequence[Outcome], reference: Sequence[Outcome], settings
     if len(names) < settings.min_clusters:
         return Ratio(value, reason="few_clusters")
     if not ends:
-        return Ratio(value, reason=NOT_COMPUTED)
+        return Ratio(value, reason="no_interval")
     shares = [
         [np.array([one.cjk_share for one in stage if getattr(one, cluster) == name]) for name in names] for stage in (own, before)
     ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ablation.audit.findings import Findings
-from ablation.audit.intervals import NOT_COMPUTED, Settings
+from ablation.audit.intervals import Settings
 from ablation.audit.locked import LockedTree
 from ablation.audit.rules import STOPPED, Compared, Headline, Ruled, apply, damage, replication
 
@@ -78,10 +78,7 @@ def compare_ratios(where: str, told: Mapping[str, Any], own: Compared, found: Fi
     for name in RATIOS:
         ratio = own.estimate("ratio", name) if name in told else None
         if ratio is not None:
-            mine = ratio.as_json()
-            if ratio.reason == NOT_COMPUTED:
-                mine = {"value": mine["value"]}
-            found.same(where, f"ratios.{name}", told[name], mine, source=source)
+            found.same(where, f"ratios.{name}", told[name], ratio.as_json(), source=source)
             found.count("ratios and their intervals")
 
 
