@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ablation.cli import plan_proofs
-from ablation.cli.plan_power import luck_before_lock, power
+from ablation.cli.plan_power import limits_between, luck_before_lock, power
 from ablation.cli.plan_review import review
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def check(file: PlanFile, as_json: Json = False) -> None:
     missing = missing_resources(loaded)
     for line in missing:
         _note(f"not at hand: {line}")
-    repeated, notes = _note_repeated_arms(loaded), _note_clusters(loaded)
+    repeated, notes = _note_repeated_arms(loaded), _note_clusters(loaded) + _note_limits(loaded)
     result = {
         "plan": str(file),
         "ok": True,
@@ -143,6 +143,7 @@ def lock(file: PlanFile, as_json: Json = False) -> None:
     loaded = checked_plan(file)
     _note_repeated_arms(loaded)
     _note_clusters(loaded)
+    _note_limits(loaded)
     luck, lines = luck_before_lock(loaded)
     locked = lock_plan(file, loaded)
     for name, why in locked.owed.items():
@@ -172,6 +173,14 @@ def _note_clusters(loaded: LoadedPlan) -> list[str]:
     )
     _note(f"note: {line}")
     return [line]
+
+
+def _note_limits(loaded: LoadedPlan) -> list[str]:
+    """Say which limits on shares no number of rollouts comes to, and what does."""
+    lines = limits_between(loaded)
+    for line in lines:
+        _note(_wrapped(f"note: {line}"))
+    return lines
 
 
 @app.command()

@@ -110,6 +110,15 @@ def refuse_idle_rules(loaded: LoadedPlan) -> None:
     loaded.refuse([(one.place, one.problem) for one in reach(loaded.plan, fired_rule) if one.problem])
 
 
+def limits_between(loaded: LoadedPlan) -> list[str]:
+    """A line for every limit on a share that no whole number of the plan's rollouts makes, with the nearest that one does."""
+    from ablation.plan.load import field_path
+    from ablation.power.reach import reach
+    from ablation.training.stops import fired_rule
+
+    return [f"{field_path(one.place)}: {one.between}" for one in reach(loaded.plan, fired_rule) if one.between]
+
+
 def short_power(loaded: LoadedPlan) -> Power:
     """The simulation behind the summary of `plan lock` and `plan review`: assumed rates and few studies, so the same in both."""
     from ablation.power.power import power as simulate_plan

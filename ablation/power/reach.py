@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from ablation.plan.model import Plan
 from ablation.plan.rules import ALL_COUNTS, Rule, StopRule
 from ablation.plan.words import number
 from ablation.rollouts.outcomes import Outcomes
+from ablation.verdict.exact import exact
 from ablation.verdict.figures import figures_of
 from ablation.verdict.rules import Figures, judge
 
@@ -39,6 +40,8 @@ class Reach:
     fails_at: float | None
     problem: str | None
     """Why it decides nothing; None if it can do both."""
+    between: str | None = None
+    """What its limit comes to, if it is a share that no whole number of rollouts makes."""
 
     @property
     def group(self) -> str:
@@ -47,7 +50,7 @@ class Reach:
 
     def as_json(self) -> dict[str, Any]:
         content = {"rules": self.group, "name": self.name, "holds_at": self.holds_at, "does_not_hold_at": self.fails_at}
-        return content | {"problem": self.problem}
+        return content | {"problem": self.problem, "between": self.between}
 
 
 def reach(plan: Plan, stop_judge: StopJudge) -> list[Reach]:
@@ -63,10 +66,16 @@ def reach(plan: Plan, stop_judge: StopJudge) -> list[Reach]:
         section = getattr(plan.verdict, name)
         for place, rule in enumerate(section.rules if section else ()):
             found.append(_rule(plan, rule, ("verdict", name, "rules", place), section.rollouts, None))
+    main = plan.verdict.release.main if plan.verdict.release else None
+    for place, rule in enumerate(main.rules if main else ()):
+        found.append(_rule(plan, rule, ("verdict", "release", "main", "rules", place), main.rollouts, None))
     for place, rule in enumerate(plan.verdict.release.guards if plan.verdict.release else ()):
         found.append(_rule(plan, rule, ("verdict", "release", "guards", place), None, None))
     for place, rule in enumerate(own):
         found.append(_rule(plan, rule, ("extension", "damage", place), plan.sweep_rollouts, measured))
+    selection = plan.extension.selection if plan.extension else None
+    for place, rule in enumerate(selection.require if selection else ()):
+        found.append(_rule(plan, rule, ("extension", "selection", "require", place), selection.rollouts, None))
     return found
 
 
@@ -88,7 +97,15 @@ def _rule(plan: Plan, rule: Rule, place: tuple[str | int, ...], rollouts: int | 
     )
     candidates = _candidates(rule, low, high, shares)
     found = [(value, judge(rule, _figures(plan, rule, value, rollouts)).holds) for value in candidates]
-    return _reach(rule, place, found, low, high)
+    one = _reach(rule, place, found, low, high)
+    return one if shares is None else replace(one, between=_between(rule, one, shares))
+
+
+def _between(rule: Rule, one: Reach, rollouts: int) -> str | None:
+    if (exact(rule.limit) * rollouts).denominator == 1 or one.holds_at is None or one.fails_at is None:
+        return None
+    holds, fails = (f"{round(share * rollouts)} of {rollouts}" for share in (one.holds_at, one.fails_at))
+    return f"{number(rule.limit)} lies between what {rollouts} rollouts can come to: it holds at {holds} and not at {fails}"
 
 
 def _stop_rule(plan: Plan, rule: StopRule, place: tuple[str | int, ...], stop_judge: StopJudge) -> Reach:

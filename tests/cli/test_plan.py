@@ -198,7 +198,10 @@ def test_check_names_rules_and_files_at_once(plan):
     plan.write_text(TEXT.replace("xhigh: [p00, p01", "xhigh: [p00, p0l").replace("measure: clean,", "measure: correct_rate,"))
     cell, rule = run("check", plan).err.split("\n")
     assert cell.startswith(f"{plan}:19:18: problems.cells.xhigh[1]: there is no problem `p0l`")
-    assert rule == f"{plan}:35:83: verdict.damage[0].limit: found -21; the number is -1 to 1, so the rule never holds and decides nothing"
+    assert (
+        rule
+        == f"{plan}:35:83: verdict.damage[0].limit: found -21; the number is -1 to 1, so the rule never holds and decides nothing"
+    )
 
 
 def test_a_part_that_another_version_of_a_recipe_made(plan, monkeypatch, tmp_path):
@@ -425,3 +428,18 @@ def test_where_no_interval_can_be_made_that_is_told(tmp_path):
     tree["statistics"]["few_clusters"] = "t"
     path.write_text(yaml.safe_dump(tree, sort_keys=False))
     assert json.loads(run("check", path, "--json").out)["notes"] == []
+
+
+def test_a_limit_that_no_number_of_rollouts_comes_to_is_told(tmp_path):
+    """Of 348 rollouts 233 are 0.6695 and 234 are 0.6724, so 0.67 means 234; 0.5 is 174 of them, and nothing is said."""
+    tree = yaml.safe_load((PLANS / "quickstart.yaml").read_text())
+    tree["verdict"]["damage"] += [
+        {"name": name, "measure": "correct", "compare": "rate", "op": "<", "limit": limit}
+        for name, limit in (("odd", 0.67), ("even", 0.5))
+    ]
+    path = tmp_path / "odd.yaml"
+    path.write_text(yaml.safe_dump(tree, sort_keys=False))
+    result = run("check", path, "--json")
+    line = "0.67 lies between what 348 rollouts can come to: it holds at 233 of 348 and not at 234 of 348"
+    assert result.code == 0 and [note.partition(": ")[2] for note in json.loads(result.out)["notes"]] == [line]
+    assert "it holds at 233 of 348" in " ".join(result.err.split())

@@ -100,15 +100,16 @@ def test_check_and_lock_refuse_a_rule_that_can_never_hold(plan):
     plan.write_text(
         TEXT.replace(
             'op: "<=", limit: -0.15}',
-            'op: "<=", limit: -0.15}\n    - {name: odd, measure: agent_turn, compare: ratio, op: ">", limit: 1}',
+            'op: "<=", limit: -0.15}\n    - {name: odd, measure: clean, compare: change_low, op: ">", limit: 1}',
         )
+        + "statistics: {min_clusters: 59}\n"
     )
     for command in ("check", "lock"):
         bad = run(command, plan)
         assert bad.code == 2
         line = next(number for number, text in enumerate(plan.read_text().split("\n"), 1) if "odd" in text)
         assert f"{plan}:{line}:" in bad.err
-        assert "verdict.damage[2].measure: `agent_turn` under `ratio` can never be said from the rollouts of this plan" in bad.err
+        assert "verdict.damage[2].measure: `clean` under `change_low` can never be said from the rollouts of this plan" in bad.err
     assert not plan.with_suffix(".lock").exists()
     plan.write_text(TEXT.replace('compare: change, op: "<=", limit: -0.3}', 'op: ">", limit: 0}'))
     bad = run("lock", plan)
