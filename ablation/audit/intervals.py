@@ -151,10 +151,10 @@ def cjk_ratio(subject: Sequence[Outcome], reference: Sequence[Outcome], settings
         return Ratio(None, reason="no_reference")
     value = medians[0] / medians[1]
     names = sorted({getattr(one, cluster) for stage in (subject, reference) for one in stage})
-    if len(names) < settings.min_clusters:
-        return Ratio(value, reason="few_clusters")
     if not ends:
         return Ratio(value, reason="no_interval")
+    if len(names) < settings.min_clusters:
+        return Ratio(value, reason="few_clusters")
     shares = [
         [np.array([one.cjk_share for one in stage if getattr(one, cluster) == name]) for name in names] for stage in (own, before)
     ]
