@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ablation.plan.rules import COUNT_MEASURES
+from ablation.rollouts.columns import numbered
 from ablation.rollouts.means import mean
 from ablation.rollouts.outcomes import Outcomes
 
@@ -18,20 +19,23 @@ OTHER_COUNTS = ("finished", "periodic", "strong", "stopped_in_thinking")
 
 def measure(outcomes: Outcomes) -> dict[str, Any]:
     """The content of `measures.json`; `runs/README.md` names every field. Row order does not matter."""
-    outcomes = outcomes.sorted()
-    result = _group(outcomes)
-    for name, labels in (("by_effort", outcomes.effort), ("by_source", outcomes.source)):
-        result[name] = {str(label): _group(outcomes.take(labels == label)) for label in np.unique(labels)}
+    (efforts, effort), (sources, source) = numbered(outcomes.effort), numbered(outcomes.source)
+    cell = numbered(outcomes.problem)[1] * len(efforts) + effort
+    result = _group(outcomes, cell)
+    for name, labels, place in (("by_effort", efforts, effort), ("by_source", sources, source)):
+        groups = {str(label): place == number for number, label in enumerate(labels)}
+        result[name] = {label: _group(outcomes.take(rows), cell[rows]) for label, rows in groups.items()}
     return result
 
 
-def _group(outcomes: Outcomes) -> dict[str, Any]:
+def _group(outcomes: Outcomes, cell: np.ndarray) -> dict[str, Any]:
+    """`cell`: a number for the cell of each rollout."""
     clean, correct = outcomes.clean, int(outcomes.correct.sum())
     thought = outcomes.thinking_length > 0
     total = int(outcomes.total_tokens.sum())
     return {
         "rollouts": len(outcomes),
-        "cells": len(np.unique(outcomes.cell)),
+        "cells": len(np.unique(cell)),
         **{name: int(getattr(outcomes, name).sum()) for name in COUNT_MEASURES + OTHER_COUNTS},
         "with_thinking": int(thought.sum()),
         "total_tokens": total,

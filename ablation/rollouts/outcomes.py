@@ -12,7 +12,7 @@ from ablation.plan.model import Loops
 from ablation.problems.outcome import Grade
 from ablation.problems.problem import Problem
 from ablation.rollouts.cjk import cjk_share
-from ablation.rollouts.columns import Coded
+from ablation.rollouts.columns import Coded, numbered
 from ablation.rollouts.grades import failed_rows, grade_rows
 from ablation.rollouts.loops import find_loops
 from ablation.rollouts.stage import Stage
@@ -67,7 +67,10 @@ class Outcomes:
     @property
     def cell(self) -> np.ndarray:
         """str [N]: `problem@effort`."""
-        return np.char.add(np.char.add(self.problem, "@"), self.effort) if len(self) else np.zeros(0, dtype="<U1")
+        if not len(self):
+            return np.zeros(0, dtype="<U1")
+        (problems, problem), (efforts, effort) = numbered(self.problem), numbered(self.effort)
+        return np.char.add(np.char.add(problems, "@")[:, None], efforts)[problem, effort]
 
     def take(self, rows: np.ndarray) -> Outcomes:
         """The outcomes of `rows` (indices or a mask)."""
@@ -75,7 +78,8 @@ class Outcomes:
 
     def sorted(self) -> Outcomes:
         """The same outcomes by (problem, effort, index): what is computed from them cannot depend on row order."""
-        return self.take(np.lexsort((self.index, self.effort, self.problem)))
+        (efforts, effort), (_, problem) = numbered(self.effort), numbered(self.problem)
+        return self.take(np.lexsort((self.index, problem * len(efforts) + effort)))
 
 
 def outcomes(

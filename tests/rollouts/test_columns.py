@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ablation.rollouts.columns import Coded, Texts
+from ablation.rollouts.columns import Coded, Texts, numbered
 
 NAMES = st.lists(st.sampled_from(["p1", "p10", "p1-b", "", "é", "\U0001f600", "z"]), max_size=12)
 
@@ -53,3 +53,11 @@ def test_columns_are_not_equal_to_one_text():
     assert Coded.of(["a", "b"]) != "ab"
     with pytest.raises(TypeError):
         hash(Coded.of(["a"]))
+
+
+@given(NAMES)
+def test_numbered_is_unique_with_its_inverse(rows):
+    labels = np.array(rows, dtype=str)
+    names, place = numbered(labels)
+    expected, inverse = np.unique(labels, return_inverse=True)
+    assert names.tolist() == expected.tolist() and place.tolist() == inverse.tolist()

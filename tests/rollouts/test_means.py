@@ -1,3 +1,4 @@
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -5,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ablation.rollouts.means import mean
+from ablation.rollouts.means import exact_sum, mean
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60))
@@ -28,3 +29,15 @@ def test_what_is_not_finite_stays_so(values, expected):
 
 def test_whole_numbers():
     assert mean(np.array([1, 2, 4])) == 7 / 3
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=40))
+def test_the_sum_is_exact(values):
+    """Any two exponents, zeros of both signs and the smallest numbers there are."""
+    assert exact_sum(np.array(values)) == sum(map(Fraction, values), start=Fraction(0))
+
+
+@given(st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=40))
+def test_the_mean_is_that_of_two_exactly_rounded_sums(values):
+    guess = math.fsum(values) / len(values)
+    assert mean(np.array(values)) == guess + math.fsum([*values, *([-guess] * len(values))]) / len(values)
