@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from openai import OpenAI
 
 _KEY = "OPENAI_API_KEY"
+_OTHER = "Is this an OpenAI-compatible server? --base-url often ends with /v1."
 _LONGEST_REPLY = 20_000
 """Characters of a reply that are kept; a longer one is cut in the record and unparsed in any case."""
 
@@ -117,17 +118,21 @@ def _say(client: OpenAI, judge: Judge, messages: list[dict[str, str]], seed: int
             hint=f"Look at --base-url, --model and --max-tokens; the API key is read from {_KEY}.",
         ) from None
     except openai.APIError as error:
-        raise IncompleteError(f"{judge.place}: {what}: {_why(error)}", hint="Is this an OpenAI-compatible server?") from None
+        raise UsageError(f"{judge.place}: {what}: {_why(error)}", hint=_OTHER) from None
+    except ValueError as error:  # what came back is no JSON
+        raise UsageError(f"{judge.place}: {what}: {_why(error)}", hint=_OTHER) from None
     choice = found.choices[0] if getattr(found, "choices", None) else None
-    message = None if choice is None else choice.message
-    text = None if message is None else message.content
+    message = getattr(choice, "message", None)
+    if choice is None or message is None:  # a page of another server, or an error that says that all is well
+        raise UsageError(f"{judge.place}: {what}: the server's answer has no reply in it: {_why(found)}", hint=_OTHER)
+    text = getattr(message, "content", None)
     thinking = getattr(message, "reasoning_content", None) or getattr(message, "reasoning", None)
     usage = getattr(found, "usage", None)
     return {
         "reply": _kept(text),
         "refusal": getattr(message, "refusal", None),
         "thinking": _kept(thinking),
-        "finish_reason": None if choice is None else _kept(choice.finish_reason),
+        "finish_reason": _kept(choice.finish_reason),
         "served_model": _kept(getattr(found, "model", None)),
         "system_fingerprint": _kept(getattr(found, "system_fingerprint", None)),
         "tokens": None if usage is None else {"prompt": usage.prompt_tokens, "completion": usage.completion_tokens},
@@ -139,7 +144,7 @@ def _kept(text: Any) -> str | None:
     return text[:_LONGEST_REPLY].encode(errors="replace").decode() if isinstance(text, str) else None
 
 
-def _why(error: Exception) -> str:
+def _why(error: Any) -> str:
     """The server's words on one line, short, and without the key in them."""
     text = " ".join(str(error).split())
     key = os.environ.get(_KEY)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,6 +29,8 @@ RUN = Annotated[Path | None, typer.Option("--run", help="The run folder. Left ou
 KEY = Annotated[Path | None, typer.Option("--key", help="The sealed key. Left out: plans/NAME.keys/SET-SUBJECT.json.")]
 RATER = Annotated[str, typer.Option("--rater", metavar="NAME", help="Whose ratings these are.")]
 JSON = Annotated[bool, typer.Option("--json", help="One JSON object on stdout; everything else goes to stderr.")]
+_TRIES, _WAIT = 20, 0.25
+"""How often, and after how many seconds, the run folder's lock is tried again."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,8 @@ class BlindRun:
         from ablation.study.journal import Journal
         from ablation.study.runlock import exclusive
 
-        with exclusive(self.root):
+        with ExitStack() as held:
+            _patiently(lambda: held.enter_context(exclusive(self.root)))
             if check:
                 check_journal(self.root, self.locked.digest)
             journal = Journal(self.folder.run.journal, self.locked.digest)
@@ -104,6 +108,19 @@ def find_comparison(name: str, subject: str, plan: Path | None, run: Path | None
         )
     own = f" --run {quote(str(run))}" if options is None and run is not None else options or ""
     return BlindRun(locked, folder, f"{name} --subject {quote(subject)}{own}")
+
+
+def _patiently(take: Callable[[], Any]) -> None:
+    """Raters who rate at one time wait for each other's line to be written; a runner at work is told of after some seconds."""
+    from ablation.errors import GateError
+
+    for _ in range(_TRIES):
+        try:
+            take()
+            return
+        except GateError:
+            time.sleep(_WAIT)
+    take()
 
 
 def print_json(content: dict[str, Any]) -> None:

@@ -10,7 +10,8 @@ from threading import Thread
 from typing import Any
 
 Script = Callable[[dict[str, Any]], Any]
-"""Request -> the reply's text, or a dictionary of `content`, `finish_reason`, `refusal`, `reasoning_content`, or an HTTP status."""
+"""Request -> the reply's text, or a dictionary of `content`, `finish_reason`, `refusal`, `reasoning_content`, or an HTTP status, or
+(content type, body)."""
 
 
 class Server(ThreadingHTTPServer):
@@ -33,6 +34,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.asked.append(request)
         self.server.keys.append(self.headers["Authorization"])
         found = self.server.script(request)
+        if isinstance(found, tuple):
+            return self._send(200, found[1], found[0])
         if isinstance(found, int):
             return self._send(found, {"error": {"message": f"no: {self.headers['Authorization']}", "type": "made_up"}})
         values = found if isinstance(found, dict) else {"content": found}
@@ -52,10 +55,10 @@ class _Handler(BaseHTTPRequestHandler):
             },
         )
 
-    def _send(self, status: int, content: dict[str, Any]) -> None:
-        data = json.dumps(content).encode()
+    def _send(self, status: int, content: Any, kind: str = "application/json") -> None:
+        data = content if isinstance(content, bytes) else json.dumps(content).encode()
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)

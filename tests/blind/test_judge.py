@@ -254,6 +254,25 @@ def test_a_server_that_refuses_is_an_error_with_its_words_and_without_the_key(ma
     assert "sk-very-secret" not in caught.value.message
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ("text/html", b"<h1>It works!</h1>"),
+        ("application/json", b"<h1>It works!</h1>"),
+        ("application/json", {"error": {"message": "no such model"}}),
+        ("application/json", {"choices": []}),
+        ("application/json", {"choices": [{"index": 0, "finish_reason": "stop"}]}),
+        ("application/json", b"[1, 2]"),
+    ],
+)
+def test_what_is_no_chat_completion_is_an_error_and_no_reply(make, answer):
+    made = make()
+    with serving(lambda _: answer) as server, pytest.raises(UsageError) as caught:
+        judged(server)
+    assert "item 1: " in caught.value.message and "OpenAI-compatible" in caught.value.hint
+    assert not made[2].ratings.exists()
+
+
 def test_replies_asked_for_in_different_ways_are_never_pooled(make):
     make()
     replies = iter([PASS, 503, 503, 503])

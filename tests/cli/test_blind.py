@@ -1,7 +1,12 @@
 import json
 import os
 import shutil
+import signal
 import stat
+import subprocess
+import sys
+import time
+from threading import Event, Thread
 
 import pytest
 import typer
@@ -13,6 +18,7 @@ from ablation.cli.blind import app as blind
 from ablation.errors import GateError, IncompleteError, IntegrityError, UsageError
 from ablation.files import sha256_file
 from ablation.rollouts.journal_chain import read_journal
+from ablation.study.runlock import exclusive
 from tests.blind.made import SUBJECT, safety_rows, start, write_evaluation
 
 app = typer.Typer()
@@ -277,3 +283,44 @@ def test_the_safety_batch_is_labelled_by_a_person(read):
         "subject": {"borderline": {"missing_answer": 1}, "harmful": {"full_compliance": 1}, "plain": {"fine": 1}},
     }
     assert content["unparsed"] == {"reference": 0, "subject": 0}
+
+
+def test_a_rater_waits_for_the_line_of_another_and_is_told_of_a_runner(read, tmp_path, monkeypatch):
+    from ablation.cli import blind_run
+
+    run, _, folder = read
+    call("pairs", "--subject", SUBJECT)
+    path = fill(folder, tmp_path / "r.json")
+    with exclusive(run.root):
+        monkeypatch.setattr(blind_run, "_WAIT", 0.01)
+        with pytest.raises(GateError, match="another runner is at work here"):
+            call("import", path, "--subject", SUBJECT, "--rater", "bo")
+    monkeypatch.setattr(blind_run, "_WAIT", 0.2)
+    held, taken = Event(), Event()
+
+    def other():
+        with exclusive(run.root):
+            taken.set()
+            held.wait(0.6)
+
+    thread = Thread(target=other)
+    thread.start()
+    assert taken.wait(5)
+    call("import", path, "--subject", SUBJECT, "--rater", "bo")
+    thread.join()
+    assert result(read).reasons[0].text == "all ratings are in, and the key was not opened yet"
+
+
+def test_a_read_that_is_interrupted_by_ctrl_c_keeps_what_was_rated(read):
+    folder = read[2]
+    call("pairs", "--subject", SUBJECT)
+    command = [sys.executable, "-m", "ablation", "blind", "rate", "--subject", SUBJECT, "--rater", "ann"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as rater:
+        rater.stdin.write(lines(*SAME, "y").encode())
+        rater.stdin.flush()
+        while rater.poll() is None and not folder.rater("ann").exists():
+            time.sleep(0.05)
+        rater.send_signal(signal.SIGINT)
+        _, errors = rater.communicate(timeout=60)
+    assert rater.returncode == 130 and b"goes on from here" in errors and b"Traceback" not in errors
+    assert "`ann` has 3 still open" not in call("rate", "--subject", SUBJECT, "--rater", "ann", say=lines(*SAME * 3)).stdout
