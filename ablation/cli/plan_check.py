@@ -152,6 +152,7 @@ def set_faults(plan: Plan, plan_path: Path) -> list[Found]:
     """Agent states and safety prompts that cannot be read, or that the chat template of the base would not show whole."""
     from ablation.errors import UsageError
     from ablation.plan.locate import locate
+    from ablation.problems.call_format import counts_calls
     from ablation.problems.check_sets import safety_left_out, states_left_out
 
     release, faults = plan.verdict.release, []
@@ -163,7 +164,7 @@ def set_faults(plan: Plan, plan_path: Path) -> list[Found]:
             continue
         try:
             if name == "agent":
-                found = states_left_out(path, section.effort, base, plan.model.tokens)
+                found = states_left_out(path, section.effort, base, plan.model.tokens, counts_calls(release))
             else:
                 found = safety_left_out(path, section.efforts, base, plan.model.tokens)
         except UsageError as error:

@@ -67,7 +67,7 @@ def chat_text(
 ) -> tuple[str, int]:
     """The text of a prompt, and where in it the generation prompt begins (0 if that cannot be told). Raises as `render_chat`."""
     shown = [_split_thinking(message, tokens, keep_thinking, f"{what}: messages[{i}]") for i, message in enumerate(messages)]
-    render = _Render(template, effort, what)
+    render = Render(template, effort, what)
     text = render(shown, tools)
     _check_tools(render, shown, tools, text)
     _check_messages(render, shown, tools)
@@ -76,8 +76,8 @@ def chat_text(
     return text, start
 
 
-class _Render:
-    """The tokenizer's template at one effort."""
+class Render:
+    """A template at one effort; `what` begins its errors."""
 
     def __init__(self, template: Template, effort: str, what: str) -> None:
         self.template, self.effort, self.what = template, effort, what
@@ -99,7 +99,7 @@ class _Render:
         return UsageError(f"{self.what} at effort `{self.effort}`: the chat template {fault}", hint=hint)
 
 
-def _check_tools(render: _Render, messages: list[dict[str, Any]], tools: Sequence[Tool], text: str) -> None:
+def _check_tools(render: Render, messages: list[dict[str, Any]], tools: Sequence[Tool], text: str) -> None:
     """Each tool's name must be there more often than without tools: calls in the messages have it, too."""
     if not tools:
         return
@@ -109,7 +109,7 @@ def _check_tools(render: _Render, messages: list[dict[str, Any]], tools: Sequenc
             raise render.error(f"does not render tools: `{tool.name}` is not in the prompt")
 
 
-def _check_messages(render: _Render, messages: list[dict[str, Any]], tools: Sequence[Tool]) -> None:
+def _check_messages(render: Render, messages: list[dict[str, Any]], tools: Sequence[Tool]) -> None:
     """Render the messages again with a mark of its own in place of each content, thinking and called function."""
     marks: dict[str, str] = {}
 

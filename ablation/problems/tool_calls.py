@@ -109,6 +109,11 @@ def judge_turn(answer: str, state: AgentState) -> Turn:
     return Turn(calls, "valid", None)
 
 
+def reads_back(answer: str, name: str, arguments: dict[str, str]) -> bool:
+    """Whether a call of `name` with these `arguments` (texts) is found in `answer`."""
+    return any(raw.name == name and arguments in (raw.arguments, raw.parameters) for raw in _read(answer) if not raw.reason)
+
+
 def _read(answer: str) -> Iterator[_Raw]:
     """The calls in `answer`, up to and with the first that cannot be read."""
     if not _TAG.search(answer):

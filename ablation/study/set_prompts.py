@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from ablation.plan.model import Plan
 from ablation.problems.agent_states import AgentState
+from ablation.problems.call_format import counts_calls, refuse_unread_calls
 from ablation.problems.problem import Problem
 from ablation.problems.render import ChatTokenizer, Prompt, refuse_equal_prompts
 from ablation.problems.render_chat import render_chat
@@ -20,6 +21,9 @@ class AgentPrompts:
     def __init__(self, plan: Plan, states: Mapping[str, AgentState], effort: str, tokenizer: ChatTokenizer) -> None:
         """`effort`: of the states that name none."""
         self.problems: dict[str, Problem] = {name: state.as_problem() for name, state in states.items()}
+        if counts_calls(plan.verdict.release):
+            first = next(iter(states.values()))
+            refuse_unread_calls(tokenizer, first.tools, effort, plan.model.tokens, f"agent state `{first.id}`")
         self._by_cell = {
             cell: render_chat(
                 tokenizer,

@@ -127,7 +127,8 @@ STATE = {
     "tools": [{"name": "ls", "parameters": {"type": "object"}}],
 }
 WITH_TOOLS = "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}"
-SHOWS = "{% for m in messages %}{{ m.content }}{% endfor %}{{ reasoning_effort }}"
+CALLS = "{% for c in m.tool_calls or [] %}<tool_call>{{ c.function | tojson }}</tool_call>{% endfor %}"
+SHOWS = "{% for m in messages %}{{ m.content }}" + CALLS + "{% endfor %}{{ reasoning_effort }}"
 ROLES = "{% if messages[0].role != 'user' %}{{ raise_exception('only the role user') }}{% endif %}"
 
 
@@ -172,6 +173,7 @@ def test_states_and_prompts_that_the_template_shows_are_locked(tmp_path):
         ({}, SHOWS, "agent state `a` at effort `low`: the chat template does not render tools: `ls` is not in the prompt"),
         ({"effort": "xhigh"}, SHOWS, "agent state `a` at effort `xhigh`"),
         ({"messages": [{"role": "system", "content": "s"}, *STATE["messages"]]}, ROLES + WITH_TOOLS + SHOWS, "failed: only the role user"),
+        ({}, WITH_TOOLS + SHOWS.replace("tool_call>", "call>"), "writes calls in a way that is not read here: <call>{"),
         ({}, SHOWS + "{{ made_up() }}", ""),  # what needs more than there is here is left to the run
     ],
 )  # fmt: skip
