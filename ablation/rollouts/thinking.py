@@ -10,10 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
 from ablation.rollouts.stage import Stage
+
+_BLOCK = 1 << 15
+"""Tokens that are summed together, so that they stay in the processor's cache."""
 
 
 @dataclass(frozen=True)
@@ -70,16 +74,27 @@ class Thinking:
         Each rollout is summed by itself, so the result does not depend on the rows around it; what the first sum lost is
         added back, so the mean of equal numbers is that number.
         """
-        means, taken, lengths = np.full(len(self.opened), np.nan), values[self.take], self.lengths
-        full = np.flatnonzero(lengths)
+        means = np.full(len(self.opened), np.nan)
+        full = np.flatnonzero(self.lengths)
         if not len(full):
             return means
-        starts, counts = self.offsets[full], lengths[full]
-        with np.errstate(invalid="ignore"):  # infinities: what is not finite stays so
-            guess = np.add.reduceat(taken, starts) / counts
-            lost = np.add.reduceat(taken - np.repeat(guess, counts), starts) / counts
-        means[full] = np.where(np.isfinite(guess), guess + lost, guess)
+        start, counts = self.start[full], self.lengths[full]
+        blocks = np.unique(np.searchsorted(start, np.arange(start[0], start[-1] + 2 * _BLOCK, _BLOCK)))
+        for first, after in pairwise(blocks.tolist()):
+            rows = slice(first, after)
+            means[full[rows]] = _means(values, start[rows], counts[rows])
         return means
+
+
+def _means(values: np.ndarray, start: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Means of `counts` values from each `start`, sorted and apart. What lies between is summed, too, and left out."""
+    edges = np.stack([start, start + counts], axis=1).ravel() - start[0]
+    inside = values[start[0] : start[-1] + counts[-1]]
+    guesses = np.zeros(len(edges) - 1)
+    with np.errstate(invalid="ignore"):  # infinities: what is not finite stays so
+        guesses[::2] = guess = np.add.reduceat(inside, edges[:-1])[::2] / counts
+        lost = np.add.reduceat(inside - np.repeat(guesses, np.diff(edges)), edges[:-1])[::2] / counts
+    return np.where(np.isfinite(guess), guess + lost, guess)
 
 
 def split(stage: Stage) -> Thinking:

@@ -77,3 +77,22 @@ def test_the_mean_of_equal_numbers_is_that_number(value, first, second):
     rows = [rollout(of, [21] * n + [CLOSE, END], index=i, logprob=value) for i, n in enumerate((first, second))]
     stage = stage_of(of, rows)
     assert split(stage).mean(stage.logprobs).tolist() == [value, value]
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 4)), min_size=1, max_size=12), st.integers(1, 20))
+def test_means_do_not_depend_on_what_is_summed_together(rows, block):
+    """`rows`: thinking tokens, and other tokens before and after them."""
+    of = info()
+    random = np.random.default_rng(block)
+    written = []
+    for index, (count, more) in enumerate(rows):
+        ids = [*[5] * more, OPEN, *[6] * count, CLOSE, *[7] * more, END]
+        written.append(rollout(of, ids, index=index, opens=False, logprobs=np.log(random.random(len(ids))).tolist()))
+    stage = stage_of(of, written)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ablation.rollouts.thinking._BLOCK", block)
+        found = split(stage).mean(stage.logprobs)
+    for row, one in enumerate(written):
+        alone = stage_of(of, [one])
+        assert np.array_equal(split(alone).mean(alone.logprobs), found[row : row + 1], equal_nan=True)
