@@ -37,6 +37,7 @@ def evaluate(
     from ablation.cli.run import goes_on_with, need_local_extra
     from ablation.errors import UsageError
     from ablation.plan.choose import choose_plan, command_options
+    from ablation.plan.deviations import deviations_path, read_deviations
     from ablation.plan.model import START
     from ablation.study.evaluate_sets import find_set
     from ablation.study.workspace import gate, run_root
@@ -48,7 +49,7 @@ def evaluate(
     root = run_root(locked, run_folder)
     need_local_extra()
     from ablation.study.evaluate import evaluate as compare
-    from ablation.study.next_steps import after_evaluation
+    from ablation.study.next_steps import next_command
 
     options = command_options(locked.path, run_folder)
     this = f"{set_name} --subject {subject}" + (f" --reuse-reference {reuse}" if reuse else "")
@@ -57,7 +58,8 @@ def evaluate(
         found = compare(locked, root, reporter, set_name, subject, reuse)
         if not found.worked:
             reporter.say(f"{set_name}: {subject} was compared already")
-    following = f"{after_evaluation(locked, root, set_name, subject)}{options}"
+    deviations = read_deviations(deviations_path(locked.path), locked.digest)
+    following = f"{next_command(locked, root, deviations)}{options}"
     if as_json:
         typer.echo(json.dumps(found.record | {"run": str(root), "hours": found.hours, "next": following}))
         return

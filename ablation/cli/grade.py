@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from ablation.cli.say import say
+from ablation.rollouts.folder import START
 
 if TYPE_CHECKING:
     from ablation.study.grading import StageGrades
@@ -17,8 +19,10 @@ if TYPE_CHECKING:
 def grade(
     plan: Path = typer.Option(None, "--plan", help="The locked plan. Left out: the only locked one in plans/."),
     run: Path = typer.Option(None, "--run", help="The run folder; alone it is graded by its own copy of the plan."),
-    arm: list[str] = typer.Option(None, "--arm", help="Only this arm (`start`: the sweeps); may be repeated."),
-    stage: str = typer.Option(None, "--stage", help="Only these stages: sweep, readout, update, check, or one like update-2."),
+    arm: list[str] = typer.Option(None, "--arm", help="Only this arm (`start`: sweeps and references); may be repeated."),
+    stage: str = typer.Option(
+        None, "--stage", help="Only these stages: sweep, readout, update, check, one like update-2, or a set."
+    ),
     again: bool = typer.Option(False, "--again", help="Grade all of it again; without it only what is not graded yet."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
@@ -35,7 +39,7 @@ def grade(
     from ablation.rollouts.journal_chain import check_journal
     from ablation.rollouts.outcomes import outcomes
     from ablation.rollouts.store import read_stage
-    from ablation.study.grading import WRITTEN, complete_stages, grade_stage
+    from ablation.study.grading import WRITTEN, grade_stage, graded_stages, problems_file
     from ablation.study.journal import Journal
     from ablation.study.runlock import exclusive
 
@@ -45,14 +49,15 @@ def grade(
     folder = RunFolder(root)
     with exclusive(root):
         check_journal(root, locked.digest)
-        chosen = [one for one in complete_stages(folder) if _wanted(one.relative_to(root).parts, arm or [], stage)]
+        chosen = [one for one in graded_stages(folder) if _wanted(one.relative_to(root).parts, arm or [], stage)]
         if not chosen:
             raise UsageError(f"{root}: there is no complete stage{' of that name' if arm or stage else ''}")
-        problems = load_problems(folder.problems)
+        read = cache(load_problems)  # one file serves many stages
         remove_partial(root)
         journal, done = Journal(folder.journal, locked.digest), []
         try:
             for one in chosen:
+                problems = read(problems_file(folder, one))
                 found = grade_stage(folder, one, problems, journal, again=again)
                 done.append(found)
                 if not as_json:
@@ -75,8 +80,12 @@ def grade(
 
 
 def _wanted(parts: tuple[str, ...], arms: list[str], stage: str | None) -> bool:
-    """Whether the stage FAMILY/ARM/STAGE was asked for."""
-    return (not arms or parts[1] in arms) and (stage is None or stage in (parts[2], parts[2].rpartition("-")[0]))
+    """Whether the stage FAMILY/ARM/STAGE was asked for, or evaluations/SET/ARM@UPDATES/SIDE."""
+    if parts[0] == "evaluations":
+        arm, kinds = parts[2].rpartition("@")[0] if parts[3] == "subject" else START, (parts[1],)
+    else:
+        arm, kinds = parts[1], (parts[2], parts[2].rpartition("-")[0])
+    return (not arms or arm in arms) and (stage is None or stage in kinds)
 
 
 def _tell(found: StageGrades) -> None:

@@ -34,6 +34,7 @@ def run(
     from ablation.cli.progress import make_reporter
     from ablation.errors import UsageError
     from ablation.plan.choose import choose_plan, command_options
+    from ablation.plan.deviations import deviations_path, read_deviations
     from ablation.study.workspace import gate, run_root
 
     if every == (arm is not None):
@@ -52,6 +53,7 @@ def run(
 
         family = check_request(locked, family, continue_to)
     need_local_extra()
+    from ablation.study.next_steps import next_command
     from ablation.study.runner import open_study
 
     root = run_root(locked, run_folder)
@@ -66,7 +68,8 @@ def run(
             study.extend_arm(family, arm, continue_to)
         else:
             study.run_arm(family or locked.plan.main_family, arm)
-    following = "ablation verdict" if every else "ablation run --all" if continue_to is None else "ablation status"
+    deviations = read_deviations(deviations_path(locked.path), locked.digest)
+    following = next_command(locked, root, deviations)
     if as_json:
         result = {"run": str(root), "plan": locked.digest, "arms": [arm] if arm else list(locked.plan.arms)}
         typer.echo(json.dumps(result | ({"continued_to": continue_to} if continue_to is not None else {})))

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from ablation.cli.say import say
+
 if TYPE_CHECKING:
-    from ablation.plan.lock import LockedPlan
-    from ablation.study.state import ArmState, ExtensionState, RunState
+    from ablation.study.phase2_state import SetState
+    from ablation.study.state import ArmState, ExtensionState
 
 
 def status(
@@ -23,6 +25,8 @@ def status(
     from ablation.plan.choose import choose_plan, command_options
     from ablation.plan.deviations import deviations_path, read_deviations
     from ablation.plan.lock import verify_lock
+    from ablation.study.next_steps import next_command
+    from ablation.study.phase2_state import phase2_state
     from ablation.study.runlock import runner_at_work
     from ablation.study.state import run_state
     from ablation.study.workspace import run_root
@@ -31,11 +35,15 @@ def status(
     root = run_root(locked, run_folder)
     deviations = read_deviations(deviations_path(locked.path), locked.digest)
     state, worker = run_state(locked.plan, root, deviations), runner_at_work(root)
+    sets = phase2_state(locked, root, deviations)
+    options = command_options(locked.path, run_folder)
+    following = f"{next_command(locked, root, deviations, state)}{options}"
     if as_json:
         found = {"plan": locked.digest, "run": str(root), "runner": worker, "sweeps": state.sweeps}
         found["arms"] = [asdict(arm) | {"finished": arm.finished} for arm in state.arms]
         found["imported"] = state.imported
-        typer.echo(json.dumps(found | {"extensions": [asdict(one) for one in state.extensions]}))
+        found |= {"extensions": [asdict(one) for one in state.extensions], "evaluations": [asdict(one) for one in sets]}
+        typer.echo(json.dumps(found | {"next": following}))
         return
     typer.echo(f"plan     {locked.path} (locked {locked.lock.locked_at}, {locked.digest[:12]})")
     typer.echo(f"run      {root}" + ("" if root.is_dir() else " (not begun)"))
@@ -47,15 +55,20 @@ def status(
         if arm.imported:
             typer.echo(f"arm      {arm.family}/{arm.arm}: {end} (imported; not trained here)")
             continue
-        typer.echo(f"arm      {arm.family}/{arm.arm}: {arm.updates_done} of {arm.updates} updates, {end}{_unstepped(arm)}")
+        end += f"; {arm.failed}" if arm.failed else ""
+        say(f"arm      {arm.family}/{arm.arm}: {arm.updates_done} of {arm.updates} updates, {end}{_unstepped(arm)}")
     for one in state.extensions:
         typer.echo(f"extend   {one.family}/{one.arm}: {_extension(one, state.arms[0].updates)}")
-    finished = all(arm.finished for arm in state.arms) and _replicated(root, locked, state)
-    options = command_options(locked.path, run_folder)
-    if not finished and state.imported:  # what is missing, and how it is imported, is the verdict's to say
+        for update, figures in one.figures.items():
+            if figures:
+                typer.echo(f"check    {one.family}/{one.arm}@{update}: {one.checks[update]}: {', '.join(figures)}")
+    for one in sets:
+        for line in _set(one):
+            typer.echo(f"phase 2  {line}")
+    if following.startswith("ablation run --all") and state.imported:  # the verdict says what is missing
         typer.echo(f"next     ablation import --stage STAGE --arm ARM{options} FILE (`ablation verdict` says what is missing)")
         return
-    typer.echo(f"next     {_next(state) if finished else 'ablation run --all'}{options}")
+    typer.echo(f"next     {following}")
 
 
 def _unstepped(one: ArmState | ExtensionState) -> str:
@@ -72,24 +85,18 @@ def _extension(one: ExtensionState, before: int) -> str:
     return f"update {one.updates_done} of {one.updates}, checks: {checks}{end}{_unstepped(one)}"
 
 
-def _next(state: RunState) -> str:
-    """What follows when every arm has come to its end: an extension that was begun and can go on, or the verdict."""
-    for one in state.extensions:
-        begun = one.updates_done > state.arms[0].updates
-        whole = one.updates_done == one.updates and not set(one.checks.values()) & {"no", "partly"}
-        if begun and not (whole or one.stopped or one.paused_after):
-            return f"ablation run --arm {one.arm} --continue-to {one.updates}"
-    return "ablation verdict"
-
-
-def _replicated(root: Path, locked: LockedPlan, state: RunState) -> bool:
-    """Whether the arm that the plan replicates beside the control, if there is one, has come to its end."""
-    from ablation.errors import IncompleteError
-    from ablation.verdict.run import first_stable_arm
-
-    try:
-        stable = first_stable_arm(root, locked)
-    except IncompleteError:  # undecided: the verdict says why, and running on cannot change it
-        return True
-    family = locked.plan.verdict.replication.family
-    return stable is None or any(arm.finished for arm in state.arms if (arm.family, arm.arm) == (family, stable))
+def _set(one: SetState) -> list[str]:
+    """A line for each comparison on the set, or one that says that there is none."""
+    if not one.comparisons:
+        opened = f"; deviation {one.opened} opens it" if one.opened is not None else ""
+        return [f"{one.name}: not begun{opened}"]
+    lines = []
+    for found in one.comparisons:
+        how = f"taken over from {found.reused}" if found.reused else found.reference
+        line = f"{one.name}: {found.subject}: start: {how}, subject: {found.rollouts}"
+        if found.correct is not None:
+            line += f"; correct {found.correct['subject']}, the start {found.correct['reference']}"
+        line += "; DRIFT" if found.drifted else ""
+        line += {"no": "", "sealed": "; blinded read: sealed", "unsealed": "; blinded read: unsealed"}.get(found.read or "no", "")
+        lines.append(line + (f" (deviation {found.deviation})" if found.deviation is not None else ""))
+    return lines

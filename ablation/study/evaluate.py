@@ -76,7 +76,7 @@ def evaluate(
         done = run.evaluation_result(spec.name, model.name)
         if done.is_file() and all(stage_is_complete(one) for one in _folders(run, spec.name, model)):
             return Compared(parse_json(done.read_bytes()), comparison_hours(journal.events, spec.name, model.name), False)
-        opened = check_phase_gate(locked, root, deviations, spec.name, model)
+        opened = check_phase_gate(locked, root, deviations, spec.name, model.name)
         chosen = read_set(locked.plan, spec, copy_set(locked, run, spec))
         comparison = Comparison(locked, run, journal, reporter, deviations, chosen, model)
         comparison.ask_ledger()

@@ -13,9 +13,10 @@ from ablation.problems.problem import Problem
 from ablation.rollouts.folder import RunFolder, grades_file
 from ablation.rollouts.grades import grade_rows, grades_record, in_words, read_grades
 from ablation.rollouts.stage import Stage
-from ablation.rollouts.store import read_stage, stage_is_complete
+from ablation.rollouts.store import read_stage
 from ablation.study.journal import Journal
 
+UNGRADED = (("evaluations", "agent"), ("evaluations", "safety"))
 WRITTEN, KEPT, TRAINED = "graded", "was graded", "kept: the update was trained with them"
 
 
@@ -38,9 +39,16 @@ class StageGrades:
         return dict(Counter("unfinished_thinking" if one is None else one.status for one in self.grades))
 
 
-def complete_stages(run: RunFolder) -> list[Path]:
-    """Folder of every complete stage of `run`, by name."""
-    return sorted(path.parent for path in run.root.glob("*/*/*/stage.json") if stage_is_complete(path.parent))
+def graded_stages(run: RunFolder) -> list[Path]:
+    """Folder of every complete stage of `run` whose answers are graded, by name: agent turns and safety prompts are not."""
+    stages = [path.parent for path in run.stage_files()]
+    return [one for one in stages if one.relative_to(run.root).parts[:2] not in UNGRADED]
+
+
+def problems_file(run: RunFolder, folder: Path) -> Path:
+    """The run's copy of the problems that the stage in `folder` was sampled on."""
+    parts = folder.relative_to(run.root).parts
+    return run.set_problems(parts[1]) if parts[0] == "evaluations" else run.problems
 
 
 def grade_stage(

@@ -1,16 +1,107 @@
-"""What comes next in phase 2, as the command that does it."""
+"""What comes next in a run, as the command that does it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from ablation.errors import AblationError, IncompleteError
+from ablation.plan.deviations import Deviation, opened_by
+from ablation.plan.extension import eligible_checks, extension_family
 from ablation.plan.lock import LockedPlan
+from ablation.plan.phase2 import evaluation_family
+from ablation.rollouts.folder import RunFolder
+from ablation.study.evaluate_subject import subjects_there
+from ablation.study.phase2_state import phase2_state
+from ablation.study.phase_gates import Gates
+from ablation.study.state import RunState, run_state
+from ablation.verdict.model import NOT_RUN, REPLICATED, WIN_UNVERIFIED
+from ablation.verdict.run import first_stable_arm
 
 
-def after_evaluation(locked: LockedPlan, root: Path, set_name: str, subject: str) -> str:
-    """What follows when `subject` was compared on the set: its blinded read, the labels of its answers, or the verdict."""
-    if set_name == "held-out" and locked.plan.verdict.held_out is not None:
-        return f"ablation blind pairs held-out --subject {subject}"
-    if set_name == "safety":
-        return f"ablation blind pairs safety --subject {subject}"
-    return "ablation verdict"
+def next_command(locked: LockedPlan, root: Path, deviations: Sequence[Deviation], state: RunState | None = None) -> str:
+    """The command that goes on with the run, without options: arms that are left, a step of phase 2 that is open, the verdict.
+
+    `state`: that of the run, if it is known already.
+    """
+    state = state or run_state(locked.plan, root, deviations)
+    if not (all(arm.finished for arm in state.arms) and _replicated(locked, root, state)):
+        return "ablation run --all"
+    for one in state.extensions:
+        begun = one.updates_done > locked.plan.training.updates
+        whole = one.updates_done == one.updates and not set(one.checks.values()) & {"no", "partly"}
+        if begun and not (whole or one.stopped or one.paused_after):
+            return f"ablation run --arm {one.arm} --continue-to {one.updates}"
+    try:
+        return next(_steps(locked, RunFolder(root), deviations), "ablation verdict")
+    except AblationError:  # a label that cannot be said: the verdict says why
+        return "ablation verdict"
+
+
+def _replicated(locked: LockedPlan, root: Path, state: RunState) -> bool:
+    """Whether the arm that the plan replicates beside the control, if there is one, has come to its end."""
+    try:
+        stable = first_stable_arm(root, locked)
+    except IncompleteError:  # undecided: the verdict says why, and running on cannot change it
+        return True
+    family = locked.plan.verdict.replication.family
+    return stable is None or any(arm.finished for arm in state.arms if (arm.family, arm.arm) == (family, stable))
+
+
+def _steps(locked: LockedPlan, run: RunFolder, deviations: Sequence[Deviation]) -> Iterator[str]:
+    plan, gates = locked.plan, Gates(locked, run.root)
+    states = {one.name: one for one in phase2_state(locked, run.root, deviations)}
+    there = [one.name for one in subjects_there(locked, run)]
+
+    def done(name: str) -> list[str]:
+        return [one.subject for one in states[name].comparisons if one.finished] if name in states else []
+
+    def is_open(name: str, subject: str) -> bool:
+        return name in states and (states[name].opened is not None or gates.why_closed(name, subject) is None)
+
+    for one in (comparison for state in states.values() for comparison in state.comparisons if not comparison.finished):
+        yield _evaluate(one.set, one.subject, one.reused)
+    stable, last = gates.phase2.stable_arm, plan.training.updates
+    first = f"{stable}@{last}"
+    if first in there and not done("held-out") and is_open("held-out", first):
+        yield _evaluate("held-out", first)
+    for one in states["held-out"].comparisons if "held-out" in states else []:
+        if one.read == "no" and gates.held_out(one.subject) == WIN_UNVERIFIED and gates.phase2.read(one.subject).label == NOT_RUN:
+            yield f"ablation blind pairs held-out --subject {one.subject}"
+        elif one.read == "sealed":
+            yield f"ablation blind status held-out --subject {one.subject}"
+    for subject in done("held-out"):
+        if not done("never-used") and subject in there and is_open("never-used", subject):
+            yield _evaluate("never-used", subject)
+    yield from _extension(locked, run, deviations, gates, there)
+    extended = [subject for subject in there if subject.rpartition("@")[2] != str(last)]
+    for subject in extended:
+        if subject not in done("selection") and is_open("selection", subject):
+            yield _evaluate("selection", subject)
+    tried = gates.selected if gates.selects else first
+    for name in ("main", "agent", "safety"):
+        if tried in there and tried not in done(name) and is_open(name, tried):
+            yield _evaluate(name, tried)
+    for one in states["safety"].comparisons if "safety" in states else []:
+        if one.read != "unsealed":
+            yield f"ablation blind {'pairs' if one.read == 'no' else 'status'} safety --subject {one.subject}"
+
+
+def _extension(
+    locked: LockedPlan, run: RunFolder, deviations: Sequence[Deviation], gates: Gates, there: Sequence[str]
+) -> Iterator[str]:
+    """The extension, where the plan has a selection among its checkpoints and it was not begun."""
+    extension = locked.plan.extension
+    if extension is None or extension.selection is None or extension_family(locked.plan) != evaluation_family(locked.plan):
+        return
+    if opened_by(deviations, "extension") is None and gates.replication != REPLICATED:
+        return
+    arms = [gates.phase2.stable_arm] if isinstance(extension.arms, str) else extension.arms
+    for arm in (arm for arm in arms if arm is not None and f"{arm}@{locked.plan.training.updates}" in there):
+        begun = run.update(evaluation_family(locked.plan), arm, locked.plan.training.updates + 1).is_dir()
+        if not begun:
+            yield f"ablation run --arm {arm} --continue-to {max(eligible_checks(extension))}"
+
+
+def _evaluate(name: str, subject: str, reused: str | None = None) -> str:
+    return f"ablation evaluate {name} --subject {subject}" + (f" --reuse-reference {reused}" if reused else "")

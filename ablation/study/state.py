@@ -13,6 +13,7 @@ from ablation.plan.extension import FIRST_STABLE, extension_family
 from ablation.plan.model import Plan
 from ablation.rollouts.folder import RunFolder
 from ablation.rollouts.imported import is_imported
+from ablation.rollouts.journal_chain import read_journal
 from ablation.rollouts.store import stage_info, stage_is_complete, stage_parts
 from ablation.study.updates import STEPPED
 
@@ -31,6 +32,8 @@ class ArmState:
     """Update -> its outcome, where it took no step."""
     imported: bool = False
     """The readout was sampled elsewhere."""
+    failed: str | None = None
+    """What became of the newest run of the arm's own command, in words, if nothing of it could be taken."""
 
     @property
     def finished(self) -> bool:
@@ -53,6 +56,8 @@ class ExtensionState:
     """The check that pauses it now, with no deviation to let it go on."""
     stopped: bool
     unstepped: dict[int, str] = field(default_factory=dict)
+    figures: dict[int, list[str]] = field(default_factory=dict)
+    """Check -> for each of its rules the number and the limit."""
 
 
 @dataclass(frozen=True)
@@ -82,14 +87,15 @@ def run_state(plan: Plan, root: Path, deviations: Sequence[Deviation] = ()) -> R
     wanted += [
         (replication.family, arm) for arm in plan.arms if arm == replication.control or run.arm(replication.family, arm).is_dir()
     ]
-    arms = [_arm_state(run, plan, family, arm) for family, arm in wanted]
+    events = read_journal(run.journal) if any(arm.external for arm in plan.arms.values()) and run.journal.is_file() else []
+    arms = [_arm_state(run, plan, family, arm, events) for family, arm in wanted]
     sweeps = {family: _presence(run.sweep(family)) for family in plan.families}
-    folders = sorted(path.parent for path in root.glob("*/*/*/stage.json"))
+    folders = [path.parent for path in run.stage_files()]
     imported = [one.relative_to(root).as_posix() for one in folders if _is_imported(one)]
     return RunState(root, sweeps, arms, _extensions(run, plan, deviations), imported)
 
 
-def _arm_state(run: RunFolder, plan: Plan, family: str, arm: str) -> ArmState:
+def _arm_state(run: RunFolder, plan: Plan, family: str, arm: str, events: Sequence[dict]) -> ArmState:
     # An arm that is trained as a whole has the last update's checkpoint alone.
     before = plan.training.updates - 1 if plan.arms[arm].trained_as_a_whole else 0
     done = _updates_done(run, family, arm, before, plan.training.updates)
@@ -103,7 +109,21 @@ def _arm_state(run: RunFolder, plan: Plan, family: str, arm: str) -> ArmState:
         run.stopped(family, arm).is_file(),
         _unstepped(run, family, arm, range(1, done + 1)),
         _is_imported(run.readout(family, arm)),
+        _failed_command(events, f"{family}/{arm}"),
     )
+
+
+def _failed_command(events: Sequence[dict], arm: str) -> str | None:
+    """What the journal tells of the newest run of the arm's command, if the update that it was for was not trained after it."""
+    found = None
+    for event in events:
+        if event.get("arm") == arm and event["event"] == "command_ended":
+            well = event.get("exit_code") == 0
+            what = "ended well, but what it left could not be taken" if well else event.get("ended")
+            found = f"update {event.get('update')}: the command {what} (see {event.get('log')})"
+        elif event.get("arm") == arm and event["event"] in ("command_started", "update_trained"):
+            found = None
+    return found
 
 
 def _is_imported(folder: Path) -> bool:
@@ -130,8 +150,16 @@ def _extensions(run: RunFolder, plan: Plan, deviations: Sequence[Deviation]) -> 
         at = next((k for k in pausing if opened_by(deviations, pause_gate(arm, k)) is None), None)
         checks = {k: record["label"] if record else _presence(run.check(family, arm, k)) for k, record in records.items()}
         stopped, unstepped = run.extension_stopped(family, arm).is_file(), _unstepped(run, family, arm, range(own + 1, done + 1))
-        found.append(ExtensionState(family, arm, done, extension.updates, checks, at, stopped, unstepped))
+        figures = {k: [_figure(rule) for rule in (record or {}).get("rules", [])] for k, record in records.items()}
+        found.append(ExtensionState(family, arm, done, extension.updates, checks, at, stopped, unstepped, figures))
     return found
+
+
+def _figure(rule: dict) -> str:
+    """A rule of a check: `clean_lost +2 (fires at <= -7)`."""
+    value = rule.get("value")
+    shown = "no figure" if value is None else f"{value:+d}" if isinstance(value, int) else f"{value:+.3g}"
+    return f"{rule.get('name')} {shown} (fires at {rule.get('op')} {rule.get('limit')})"
 
 
 def _updates_done(run: RunFolder, family: str, arm: str, first: int, last: int) -> int:

@@ -4,7 +4,10 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
+from ablation.cli.grade import grade
 from ablation.errors import GateError, IncompleteError, IntegrityError, UsageError
 from ablation.files import sha256_file
 from ablation.ledger.ledger import ledger_path, read_ledger, write_mark
@@ -13,6 +16,7 @@ from ablation.problems.problem import load_problems
 from ablation.rollouts.journal_chain import check_journal, read_journal
 from ablation.rollouts.marked import unmarked_stages
 from ablation.study import evaluate as module
+from ablation.study.grading import graded_stages, problems_file
 from ablation.verdict.run import judge_run
 
 from .evaluations import compare, make, write_side
@@ -202,3 +206,20 @@ def test_the_runs_copy_of_a_set_must_be_the_locked_one(study):
         IntegrityError, match="evaluations/held-out/problems.jsonl: is not the file that the plan was locked with"
     ):
         compare(run, locked)
+
+
+def test_stages_of_comparisons_are_graded_on_their_own_problems(study):
+    run, locked = study
+    for side, kinds in (("reference", {"clean": 12}), ("subject", {"clean": 15})):
+        write_side(run, locked, "held-out", "N@2", side, kinds)
+    stages = graded_stages(run)
+    wanted = [run.evaluated_reference("held-out", "N@2"), run.evaluated("held-out", "N@2")]
+    assert [one for one in stages if "evaluations" in one.parts] == wanted
+    assert {problems_file(run, one) for one in wanted} == {run.set_problems("held-out")}
+    assert problems_file(run, run.sweep("main")) == run.problems
+    app = typer.Typer()
+    app.command()(grade)
+    asked = ["--plan", str(locked.path), "--stage", "held-out", "--json"]
+    for arm, side, correct in (("N", "subject", 15), ("start", "reference", 12)):
+        found = json.loads(CliRunner().invoke(app, [*asked, "--arm", arm]).stdout)["stages"]
+        assert {name: one["counts"]["correct"] for name, one in found.items()} == {f"evaluations/held-out/N@2/{side}": correct}

@@ -2,21 +2,17 @@ import pytest
 
 from ablation.errors import GateError
 from ablation.plan.deviations import deviations_path, read_deviations, record_deviation
-from ablation.study import phase_gates
-from ablation.study.evaluate_subject import Subject
-from ablation.study.phase_gates import GATE_OF, check_phase_gate
+from ablation.study.phase_gates import GATE_OF, Gates, check_phase_gate
 
 from .evaluations import make, write_side
 
-N, X = Subject("main", "N", 2), Subject("main", "X", 2)
 
-
-def asked(run, locked, set_name, subject=N):
+def asked(run, locked, set_name, subject="N@2"):
     deviations = read_deviations(deviations_path(locked.path), locked.digest)
     return check_phase_gate(locked, run.root, deviations, set_name, subject)
 
 
-def closed(run, locked, set_name, subject=N) -> str:
+def closed(run, locked, set_name, subject="N@2") -> str:
     with pytest.raises(GateError) as caught:
         asked(run, locked, set_name, subject)
     assert caught.value.exit_code == 4
@@ -57,16 +53,16 @@ def test_never_used_problems_are_for_a_verified_win_of_the_same_model(tmp_path, 
         write_side(run, locked, "held-out", "N@2", side)
     assert "N@2 has WIN_UNVERIFIED" in closed(run, locked, "never-used")  # the rule holds, and nobody has read a pair
     labels = {"N@2": "WIN_VERIFIED", "X@2": "NO_WIN"}
-    monkeypatch.setattr(phase_gates, "section_label", lambda root, plan, section, subject: labels[subject])
+    monkeypatch.setattr(Gates, "held_out", lambda self, subject: labels[subject])
     assert asked(run, locked, "never-used") is None
-    assert "X@2 has NO_WIN" in closed(run, locked, "never-used", X)
+    assert "X@2 has NO_WIN" in closed(run, locked, "never-used", "X@2")
 
 
 def test_a_release_is_tried_with_the_checkpoint_that_was_selected(tmp_path, monkeypatch):
     run, locked = make(tmp_path, selection=True)
     for name in ("main", "agent", "safety"):
         assert closed(run, locked, name) == "a release is tried with the checkpoint that was selected; none was"
-    monkeypatch.setattr(phase_gates, "selected_subject", lambda root, plan: "N@4")
+    monkeypatch.setattr(Gates, "selected", "N@4")
     assert closed(run, locked, "main") == "a release is tried with the checkpoint that was selected; that is N@4"
-    assert asked(run, locked, "main", Subject("main", "N", 4)) is None
+    assert asked(run, locked, "main", "N@4") is None
     assert asked(run, locked, "held-out") is None  # that one asks for no selection

@@ -2,6 +2,7 @@ from ablation.files import write_folder, write_json
 from ablation.plan.deviations import Deviation, pause_gate
 from ablation.plan.model import Plan
 from ablation.rollouts.folder import RunFolder, stage_file
+from ablation.study.journal import Journal
 from ablation.study.state import run_state
 
 from .mini import mini_tree
@@ -42,9 +43,19 @@ def test_an_extension_and_updates_without_a_step(tmp_path):
     [one] = look()
     assert (one.updates_done, one.checks, one.paused_after, one.unstepped) == (4, {4: "yes", 6: "no"}, None, {3: "no_signal"})
     assert arm(run_state(plan, tmp_path), "main", "XK").unstepped == {1: "no_signal"}
-    write_json(run.check_result("main", "XK", 4), {"label": "DAMAGED", "pauses": "clean_lost"})
+    rules = [
+        {"name": "clean_lost", "value": -4, "op": "<=", "limit": -2},
+        {"name": "logprob_lost", "value": -0.00042, "op": "<=", "limit": -0.15},
+        {"name": "longer", "value": None, "op": ">", "limit": 2.0},
+    ]
+    write_json(run.check_result("main", "XK", 4), {"label": "DAMAGED", "pauses": "clean_lost", "rules": rules})
     [one] = look()
     assert (one.checks[4], one.paused_after) == ("DAMAGED", 4)
+    assert one.figures[4] == [
+        "clean_lost -4 (fires at <= -2)",
+        "logprob_lost -0.00042 (fires at <= -0.15)",
+        "longer no figure (fires at > 2.0)",
+    ]
 
     def deviation(gate):
         return Deviation(1, "2026-01-01T00:00:00+00:00", "On past it.", "results", (gate,), "ann", None, "0" * 64)
@@ -70,3 +81,26 @@ def test_what_is_there_is_counted(tmp_path):
     assert (arm(found, "main", "C").updates_done, arm(found, "main", "C").readout) == (1, "partly")
     assert arm(found, "main", "XK").finished and arm(found, "main", "XK").stopped
     assert arm(found, "replication", "XK").finished
+
+
+def test_a_command_that_failed_is_told_until_its_update_is_trained(tmp_path):
+    tree = mini_tree()
+    tree["arms"]["E"] = {"external": {"command": ["true"], "each": "update"}}
+    plan, run = Plan.model_validate(tree), RunFolder(tmp_path)
+    journal = Journal(run.journal, "d" * 64)
+
+    def tell(event, **fields) -> str | None:
+        journal.append(event, arm="main/E", update=1, **fields)
+        return arm(run_state(plan, tmp_path), "main", "E").failed
+
+    assert tell("command_started", log="l-1") is None
+    assert tell("command_ended", log="l-1", exit_code=3, ended="ended with exit code 3 after 2 s") == (
+        "update 1: the command ended with exit code 3 after 2 s (see l-1)"
+    )
+    assert arm(run_state(plan, tmp_path), "main", "C").failed is None
+    assert tell("command_started", log="l-2") is None
+    assert tell("command_ended", log="l-2", exit_code=0, ended="ended with exit code 0 after 2 s") == (
+        "update 1: the command ended well, but what it left could not be taken (see l-2)"
+    )
+    assert tell("update_trained") is None
+    journal.close()
