@@ -26,6 +26,8 @@ from ablation.plan.model import Statistics
 __all__ = ["REASONS", "Estimate", "estimate", "interval_method", "resample", "tail"]
 
 _BLOCK = 500
+_DRAWS = 1 << 15
+"""Clusters that are drawn and counted together, in the processor's cache."""
 Statistic = Callable[[np.ndarray], np.ndarray]
 """Sums [R, M] -> numbers [R]."""
 
@@ -107,19 +109,22 @@ def _resampled_sums(columns_KM: np.ndarray, resamples: int, seed: int) -> np.nda
     """Float64 [R, M]. In blocks that stay in the processor's cache and below the size at which BLAS starts threads."""
     counts_RK = _counts(len(columns_KM), resamples, seed)
     sums_RM = np.empty((resamples, columns_KM.shape[1]))
+    floats_BK = np.empty((min(_BLOCK, resamples), len(columns_KM)))
     for first in range(0, resamples, _BLOCK):
-        block = slice(first, first + _BLOCK)
-        sums_RM[block] = counts_RK[block].astype(np.float64) @ columns_KM
+        rows = min(_BLOCK, resamples - first)
+        floats_BK[:rows] = counts_RK[first : first + rows]
+        sums_RM[first : first + rows] = floats_BK[:rows] @ columns_KM
     return sums_RM
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=4)
 def _counts(clusters: int, resamples: int, seed: int) -> np.ndarray:
     """How often each resample draws each cluster, uint16 [R, K]; rows sum to K. All ratios of a study share these draws."""
     generator = np.random.default_rng(seed)
     counts_RK = np.empty((resamples, clusters), dtype=np.uint16)
-    for first in range(0, resamples, _BLOCK):
-        rows = min(_BLOCK, resamples - first)
+    together = max(1, _DRAWS // clusters)  # how many are drawn in one call does not change what is drawn
+    for first in range(0, resamples, together):
+        rows = min(together, resamples - first)
         drawn = generator.integers(0, clusters, (rows, clusters))
         drawn += np.arange(rows)[:, None] * clusters
         counts_RK[first : first + rows] = np.bincount(drawn.ravel(), minlength=rows * clusters).reshape(rows, clusters)
