@@ -125,6 +125,7 @@ def unseal(
     else:
         _tell_result(content)
         say(f"key and result: {found.folder.key}, {found.folder.result}")
+        say(f"Next: ablation verdict{found.of_run}")
     raise typer.Exit(int(code))
 
 

@@ -41,6 +41,8 @@ class BlindRun:
     folder: BlindFolder
     options: str
     """For printed commands: which set, subject, plan and run."""
+    of_run: str
+    """The same without set and subject."""
 
     @property
     def root(self) -> Path:
@@ -107,7 +109,7 @@ def find_comparison(name: str, subject: str, plan: Path | None, run: Path | None
             f"{folder.root.parent}: there is no such comparison", hint=f"`ablation evaluate {name} --subject {subject}` makes it."
         )
     own = f" --run {quote(str(run))}" if options is None and run is not None else options or ""
-    return BlindRun(locked, folder, f"{name} --subject {quote(subject)}{own}")
+    return BlindRun(locked, folder, f"{name} --subject {quote(subject)}{own}", own)
 
 
 def _patiently(take: Callable[[], Any]) -> None:

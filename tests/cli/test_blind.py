@@ -129,6 +129,7 @@ def test_a_file_is_filled_in_elsewhere(read, tmp_path):
     assert "Blinded read: PASSED: 3 of 4 pairs pass; 3 are needed" in shown
     assert "bo: 3 of 4 pass; same answer 3, method 4, checks missing: subject 0, start 0" in shown
     assert "correlation of being the subject with length: -" in shown
+    assert shown.endswith("\nNext: ablation verdict\n")
 
 
 def test_a_failed_read(read, tmp_path):
