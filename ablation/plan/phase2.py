@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from ablation.errors import UsageError
 from ablation.plan.resources import Resource
-from ablation.plan.rules import AGENT_COUNTS, MEASURES, SAFETY_COUNTS, Rule
+from ablation.plan.rules import AGENT_COUNTS, GUARD_MEASURES, MEASURES, SAFETY_COUNTS, Rule
 from ablation.plan.section import Effort, Name, PositiveFloat, PositiveInt, Section, Share, Text, did_you_mean, refuse_any
 from ablation.plan.tables import STUDY, Table
 
@@ -101,8 +101,9 @@ class Preference(Section):
 
     @model_validator(mode="after")
     def _known(self) -> Preference:
-        if self.measure not in MEASURES:
-            text = f"`{self.measure}` is no measure; known: {', '.join(MEASURES)}{did_you_mean(self.measure, MEASURES)}"
+        known = [name for name in MEASURES if name not in (*GUARD_MEASURES, "jointly_correct_length")]
+        if self.measure not in known:
+            text = f"`{self.measure}` is not measured here; known: {', '.join(known)}{did_you_mean(self.measure, known)}"
             refuse_any([(("measure",), text)])
         return self
 

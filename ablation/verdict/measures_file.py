@@ -12,9 +12,21 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from ablation.measures.bootstrap import Estimate
-from ablation.plan.rules import COUNT_MEASURES
-from ablation.plan.section import Count, Name, NonNegativeFloat, PositiveFloat, PositiveInt, Section, Share, Text, refuse_any
+from ablation.plan.rules import ALL_COUNTS, PAIRED_MEASURES
+from ablation.plan.section import (
+    Count,
+    Name,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    Section,
+    Share,
+    Text,
+    did_you_mean,
+    refuse_any,
+)
 from ablation.verdict.exact import exact
+from ablation.verdict.possible import impossible
 from ablation.verdict.rules import REPORTED, Figures
 
 NonPositiveFloat = Annotated[float, Field(le=0)]
@@ -30,13 +42,27 @@ class Numbers(Section):
     looping: Count | None = None
     truncated_or_looping: Count | None = None
     no_answer: Count | None = None
+    periodic: Count | None = None
+    strong: Count | None = None
+    valid_tool_call: Count | None = None
+    invalid_tool_call: Count | None = None
+    full_compliance: Count | None = None
+    partial_compliance: Count | None = None
+    over_refusal: Count | None = None
+    injection_repeat: Count | None = None
+    missing_answer: Count | None = None
+    bad_plain: Count | None = None
+    visible_cjk: Count | None = None
+    unparsed: Count | None = None
+    correct_rate: Share | None = None
     logprob: NonPositiveFloat | None = None
     top20_entropy: NonNegativeFloat | None = None
     top20_mass: Share | None = None
     cjk_share: Share | None = None
     tokens_per_correct: PositiveFloat | None = None
     clean_length: PositiveFloat | None = None
-    agent_turn: PositiveFloat | None = None
+    agent_turn: NonNegativeFloat | None = None
+    agent_tokens: Count | None = None
     total_tokens: Count | None = None
 
 
@@ -49,6 +75,19 @@ class Changes(Section):
     looping: int | None = None
     truncated_or_looping: int | None = None
     no_answer: int | None = None
+    periodic: int | None = None
+    strong: int | None = None
+    valid_tool_call: int | None = None
+    invalid_tool_call: int | None = None
+    full_compliance: int | None = None
+    partial_compliance: int | None = None
+    over_refusal: int | None = None
+    injection_repeat: int | None = None
+    missing_answer: int | None = None
+    bad_plain: int | None = None
+    visible_cjk: int | None = None
+    unparsed: int | None = None
+    correct_rate: float | None = None
     logprob: float | None = None
     top20_entropy: float | None = None
     top20_mass: float | None = None
@@ -56,20 +95,21 @@ class Changes(Section):
     tokens_per_correct: float | None = None
     clean_length: float | None = None
     agent_turn: float | None = None
+    agent_tokens: int | None = None
     total_tokens: int | None = None
 
 
-class ReportedRatio(Section):
-    """Subject / reference, with its interval if it was published."""
+class ReportedNumber(Section):
+    """A number with its interval if it was published."""
 
-    value: PositiveFloat
-    low: PositiveFloat | None = None
-    high: PositiveFloat | None = None
+    value: float
+    low: float | None = None
+    high: float | None = None
     level: Share | None = None
     """Level of the interval; left out: the plan's."""
 
     @model_validator(mode="after")
-    def _ordered(self) -> ReportedRatio:
+    def _ordered(self) -> ReportedNumber:
         problems: list[tuple[At, str]] = []
         if (self.low is None) != (self.high is None):
             problems.append((("low" if self.low is None else "high",), "an interval has both ends"))
@@ -78,12 +118,33 @@ class ReportedRatio(Section):
         refuse_any(problems)
         return self
 
+    def estimate(self, level: float) -> Estimate:
+        """`level`: of an interval that names none."""
+        return Estimate(self.value, self.low, self.high, None if self.low is None else self.level or level)
+
+
+class ReportedRatio(ReportedNumber):
+    """Subject / reference."""
+
+    value: PositiveFloat
+    low: PositiveFloat | None = None
+    high: PositiveFloat | None = None
+
+
+class ReportedRate(ReportedNumber):
+    """A count / its rollouts."""
+
+    value: Share
+    low: Share | None = None
+    high: Share | None = None
+
 
 class Ratios(Section):
     tokens_per_correct: ReportedRatio | None = None
     clean_length: ReportedRatio | None = None
     jointly_correct_length: ReportedRatio | None = None
     agent_turn: ReportedRatio | None = None
+    agent_tokens: ReportedRatio | None = None
     cjk_share: ReportedRatio | None = None
 
 
@@ -96,20 +157,29 @@ class Comparison(Section):
     reference: Numbers = Field(default_factory=Numbers)
     changes: Changes = Field(default_factory=Changes)
     ratios: Ratios = Field(default_factory=Ratios)
+    change_intervals: dict[Text, ReportedNumber] = Field(default_factory=dict)
+    """Measure -> its change with an interval."""
+    rates: dict[Text, ReportedRate] = Field(default_factory=dict)
+    """Measure -> the subject's share of rollouts with an interval."""
 
     def figures(self, level: float) -> Figures:
         """What a rule can be tested on; `level` is that of an interval that names none."""
         subject, reference = (side.model_dump(exclude_none=True) for side in (self.subject, self.reference))
         given = {name: one for name in Ratios.model_fields if (one := getattr(self.ratios, name)) is not None}
-        ratios = {
-            name: Estimate(one.value, one.low, one.high, None if one.low is None else one.level or level)
-            for name, one in given.items()
-        }
+        ratios = {name: one.estimate(level) for name, one in given.items()}
         if "cjk_share" not in ratios and reference.get("cjk_share") and "cjk_share" in subject:
             ratios["cjk_share"] = Estimate(exact(subject["cjk_share"]) / exact(reference["cjk_share"]), reason="no_interval")
         size = {} if self.rollouts is None else {"rollouts": self.rollouts}
         changes = self.changes.model_dump(exclude_none=True)
-        return Figures(size | subject, size | reference, changes, ratios, self.statements(), REPORTED)
+        intervals = {name: one.estimate(level) for name, one in self.change_intervals.items()}
+        rates = {name: one.estimate(level) for name, one in self.rates.items()}
+        for side, found in ((subject, rates), (changes, intervals)):  # a share may be given as a plain number
+            if "correct_rate" in side and "correct_rate" not in found:
+                found["correct_rate"] = Estimate(side["correct_rate"], reason="no_interval")
+        changes |= {name: one.value for name, one in self.change_intervals.items() if name not in changes}
+        return Figures(
+            size | subject, size | reference, changes, ratios, self.statements(), REPORTED, intervals=intervals, rates=rates
+        )
 
     def statements(self) -> dict[str, bool]:
         """Rule name -> whether it holds, where the source says so."""
@@ -117,29 +187,25 @@ class Comparison(Section):
 
     @model_validator(mode="after")
     def _possible(self) -> Comparison:
-        refuse_any([*self._impossible_counts("subject"), *self._impossible_counts("reference"), *self._impossible_changes()])
+        counts = [*self._impossible_counts("subject"), *self._impossible_counts("reference")]
+        refuse_any([*counts, *self._impossible_changes(), *self._unknown_measures()])
         return self
 
     def _impossible_counts(self, side: str) -> Iterator[tuple[At, str]]:
         one: Numbers = getattr(self, side)
+        for name, text in impossible(one.model_dump(), self.rollouts):
+            yield (side, name), text
+        if one.correct_rate is not None and one.correct is not None and self.rollouts is not None:
+            share = exact(one.correct_rate)
+            digits = len(repr(one.correct_rate).partition(".")[2])
+            if abs(share - Fraction(one.correct, self.rollouts)) > Fraction(1, 2 * 10**digits):
+                yield (side, "correct_rate"), f"{one.correct_rate} is not {one.correct} of {self.rollouts}"
 
-        def more(name: str, limit: int | None, what: str) -> Iterator[tuple[At, str]]:
-            count = getattr(one, name)
-            if count is not None and limit is not None and count > limit:
-                yield (side, name), f"{count} is more than {what} {limit}"
-
-        for name in COUNT_MEASURES:
-            yield from more(name, self.rollouts, "the number of rollouts,")
-        yield from more("clean", one.correct, "the correct ones,")
-        yield from more("truncated", one.truncated_or_looping, "the truncated or looping ones,")
-        yield from more("looping", one.truncated_or_looping, "the truncated or looping ones,")
-        if one.truncated is not None and one.looping is not None:
-            yield from more("truncated_or_looping", one.truncated + one.looping, "the truncated and the looping ones together,")
-        if self.rollouts is not None and one.clean is not None:
-            for name in ("truncated", "looping", "truncated_or_looping"):
-                yield from more(name, self.rollouts - one.clean, "the rollouts that are not clean,")
-        if self.rollouts is not None and one.correct is not None:
-            yield from more("no_answer", self.rollouts - one.correct, "the rollouts that are not correct,")
+    def _unknown_measures(self) -> Iterator[tuple[At, str]]:
+        for field, known in (("change_intervals", PAIRED_MEASURES), ("rates", (*ALL_COUNTS, "correct_rate"))):
+            for name in getattr(self, field):
+                if name not in known:
+                    yield (field, name), f"`{name}` has none; these have: {', '.join(known)}{did_you_mean(name, known)}"
 
     def _impossible_changes(self) -> Iterator[tuple[At, str]]:
         for name in Changes.model_fields:
@@ -148,7 +214,10 @@ class Comparison(Section):
                 continue
             if own is not None and other is not None and exact(change) != exact(own) - exact(other):
                 yield ("changes", name), f"{change} is not subject {own} minus reference {other}"
-            if name in COUNT_MEASURES and self.rollouts is not None and abs(change) > self.rollouts:
+            given = self.change_intervals.get(name)
+            if given is not None and exact(given.value) != exact(change):
+                yield ("change_intervals", name), f"{given.value} is not the change, {change}"
+            if name in ALL_COUNTS and self.rollouts is not None and abs(change) > self.rollouts:
                 yield ("changes", name), f"{change} is a change by more than the number of rollouts, {self.rollouts}"
 
 
@@ -181,9 +250,50 @@ class SectionComparison(Comparison):
         return {name: word == "held" for name, word in self.reported.items()}
 
 
+class SetComparison(Comparison):
+    """A model on one set of a release against the start."""
+
+    reported: Held = Field(default_factory=dict)
+    """Rule or guard -> what the source says of it, where it gives no figure."""
+
+    def statements(self) -> dict[str, bool]:
+        return {name: word == "held" for name, word in self.reported.items()}
+
+
 class Release(SectionComparison):
+    """The figures of a release: of each set by itself, and beside `win` those of guards whose set is not told apart."""
+
     win: Literal["held", "not_held"] | None = None
-    """What the source says of the win on the main set."""
+    """What the source says of the win on the main set, where it gives no figures of it."""
+    main: SetComparison | None = None
+    agent: SetComparison | None = None
+    safety: SetComparison | None = None
+
+    def on(self, name: str) -> Comparison:
+        """The figures that a guard on that set is tested on."""
+        return getattr(self, name, None) or self
+
+
+class ReportedCandidate(Section):
+    """A checkpoint on the selection set."""
+
+    subject_name: Text
+    rollouts: PositiveInt
+    subject: Numbers
+    reference: Numbers = Field(default_factory=Numbers)
+
+    @model_validator(mode="after")
+    def _possible(self) -> ReportedCandidate:
+        sides = ("subject", "reference")
+        wrong = [(side, one) for side in sides for one in impossible(getattr(self, side).model_dump(), self.rollouts)]
+        refuse_any([((side, name), text) for side, (name, text) in wrong])
+        return self
+
+
+class ReportedSelection(Section):
+    """The eligible checkpoints, from the earliest to the latest."""
+
+    candidates: Annotated[list[ReportedCandidate], Field(min_length=1)]
 
 
 class ReadResult(Section):
@@ -226,5 +336,6 @@ class MeasuresFile(Section):
     held_out: SectionComparison | None = None
     blinded_read: ReadResult | None = None
     never_used: SectionComparison | None = None
+    selection: ReportedSelection | None = None
     release: Release | None = None
     counts: list[CountComparison] = Field(default_factory=list)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -11,9 +12,10 @@ from ablation.errors import UsageError
 from ablation.plan.explain import explain, fault_at
 from ablation.plan.load import field_path, hidden
 from ablation.plan.model import Plan
-from ablation.plan.rules import COUNT_MEASURES, Rule
+from ablation.plan.phase2 import guard_set
+from ablation.plan.rules import ALL_COUNTS, Rule
 from ablation.plan.yaml_reader import Document, Fault, read_yaml
-from ablation.verdict.measures_file import ArmComparison, At, MeasuresFile, Ratios, SectionComparison
+from ablation.verdict.measures_file import At, Comparison, MeasuresFile, Ratios, Release
 from ablation.verdict.rules import judge, number
 
 
@@ -63,15 +65,22 @@ def _against_plan(found: MeasuresFile, plan: Plan) -> Iterator[tuple[At, str]]:
             yield (*at, "arm"), f"{one.family}/{one.arm} is compared twice"
         seen.add((one.family, one.arm))
         yield from _section_faults(at, one, plan.verdict.damage, plan.sweep_rollouts, plan)
-    for name in ("held_out", "never_used", "release"):
-        one, of_plan = getattr(found, name), getattr(plan.verdict, name)
+    for name in ("held_out", "never_used", "release", "selection"):
+        one, of_plan = getattr(found, name), _section_of(plan, name)
         if one is None:
             continue
         if of_plan is None:
-            yield (name,), f"plan {plan.name} has no section verdict.{name}"
-            continue
-        rules = of_plan.guards if name == "release" else of_plan.rules
-        yield from _section_faults((name,), one, rules, getattr(of_plan, "rollouts", None), plan)
+            where = "extension.selection" if name == "selection" else f"verdict.{name}"
+            yield (name,), f"plan {plan.name} has no section {where}"
+        elif name == "release":
+            yield from _release(one, plan)
+        elif name == "selection":
+            wanted = of_plan.rollouts
+            for index, candidate in enumerate(one.candidates):
+                if candidate.rollouts != wanted:
+                    yield ("selection", "candidates", index, "rollouts"), f"found {candidate.rollouts}; the plan has {wanted}"
+        else:
+            yield from _section_faults((name,), one, of_plan.rules, of_plan.rollouts, plan)
     if found.blinded_read is not None:
         read = found.blinded_read
         wanted = plan.verdict.held_out.blinded_read.pairs if plan.verdict.held_out else None
@@ -85,23 +94,50 @@ def _against_plan(found: MeasuresFile, plan: Plan) -> Iterator[tuple[At, str]]:
             yield ("blinded_read",), "is there without `held_out`, whose win it would verify"
 
 
-def _section_faults(
-    at: At, one: ArmComparison | SectionComparison, rules: list[Rule], rollouts: int | None, plan: Plan
-) -> Iterator[tuple[At, str]]:
+def _section_of(plan: Plan, name: str) -> Any:
+    if name == "selection":
+        return plan.extension and plan.extension.selection
+    return getattr(plan.verdict, name)
+
+
+def _release(one: Release, plan: Plan) -> Iterator[tuple[At, str]]:
+    """The release's own figures, and those of each of its sets."""
+    of_plan = plan.verdict.release
+    assert of_plan is not None
+    yield from _section_faults(("release",), one, of_plan.guards, None, plan)
+    for guard in of_plan.guards:
+        if guard.name in one.reported and one.on(guard_set(guard)) is not one:
+            yield ("release", "reported", guard.name), f"belongs to release.{guard_set(guard)}, whose figures are there"
+    for name in ("main", "agent", "safety"):
+        own, section = getattr(one, name), getattr(of_plan, name)
+        if own is None:
+            continue
+        if section is None:
+            yield ("release", name), f"plan {plan.name} has no section verdict.release.{name}"
+            continue
+        guards: list[Rule] = [guard for guard in of_plan.guards if guard_set(guard) == name]
+        rules = [*guards, *(section.rules if name == "main" else [])]
+        yield from _section_faults(("release", name), own, rules, getattr(section, "rollouts", None), plan)
+        if name == "main" and one.win is not None:
+            yield ("release", "win"), "is said beside figures of the main set, which decide it"
+
+
+def _section_faults(at: At, one: Comparison, rules: Sequence[Rule], rollouts: int | None, plan: Plan) -> Iterator[tuple[At, str]]:
     if one.rollouts is not None and rollouts is not None and one.rollouts != rollouts:
         yield (*at, "rollouts"), f"found {one.rollouts}; the plan has {rollouts}"
-    if one.rollouts is None and any(getattr(one.subject, name) is not None for name in COUNT_MEASURES):
+    if one.rollouts is None and any(getattr(one.subject, name) is not None for name in ALL_COUNTS):
         yield at, "has counts but no `rollouts`"
     by_name = {rule.name: rule for rule in rules}
     figures = one.figures(plan.statistics.level)
-    for name, said in one.reported.items():
+    for name, said in getattr(one, "reported", {}).items():
         if name not in by_name:
             yield (*at, "reported", name), f"`{name}` is no rule of this part of the plan: {', '.join(by_name)}"
             continue
         result = judge(by_name[name], figures)
         if result.value is not None and result.holds != figures.stated[name]:
             yield (*at, "reported", name), f"the source says `{said}`, but its own figure {number(result.value)} says otherwise"
-    for name in Ratios.model_fields:
-        ratio = getattr(one.ratios, name)
-        if ratio is not None and ratio.level is not None and ratio.level != plan.statistics.level:
-            yield (*at, "ratios", name, "level"), f"found {ratio.level}; the plan's intervals have {plan.statistics.level}"
+    given = [("ratios", name, getattr(one.ratios, name)) for name in Ratios.model_fields]
+    given += [(field, name, found) for field in ("change_intervals", "rates") for name, found in getattr(one, field).items()]
+    for field, name, found in given:
+        if found is not None and found.level is not None and found.level != plan.statistics.level:
+            yield (*at, field, name, "level"), f"found {found.level}; the plan's intervals have {plan.statistics.level}"

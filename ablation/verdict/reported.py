@@ -8,10 +8,14 @@ from typing import Any
 
 from ablation.plan.deviations import deviations_path, read_deviations
 from ablation.plan.judging import READ_LABELS
+from ablation.plan.phase2 import Release, Selection, guard_set
 from ablation.plan.rules import Rule
 from ablation.plan.tables import labels_of
+from ablation.verdict.exact import exact
 from ablation.verdict.labels import Earlier, decide_section, judge_damage, missing_reasons, must_hold, read_reason, replication
-from ablation.verdict.measures_file import MeasuresFile, SectionComparison
+from ablation.verdict.locked import Locked
+from ablation.verdict.measures_file import Comparison, MeasuresFile, ReportedSelection, SectionComparison
+from ablation.verdict.measures_file import Release as ReportedRelease
 from ablation.verdict.measures_reader import load_measures
 from ablation.verdict.model import (
     FAILED,
@@ -27,8 +31,8 @@ from ablation.verdict.model import (
     SectionVerdict,
     Verdict,
 )
-from ablation.verdict.rules import NOT_REPORTED, REPORTED, STATED, RuleResult, judge
-from ablation.verdict.run import Locked
+from ablation.verdict.rules import NOT_REPORTED, REPORTED, STATED, Figures, RuleResult, judge
+from ablation.verdict.selection import Candidate, selection_of
 from ablation.verdict.tables import Decided
 
 
@@ -89,22 +93,59 @@ def _sections(found: MeasuresFile, locked: Locked, headline: str) -> dict[str, S
             decided = decide_section("never_used", plan.never_used.table, results, earlier)
             sections["never_used"] = _section(decided, results, reasons + gate, found.never_used)
         earlier["never_used"] = (sections["never_used"].label, labels_of("never_used", plan.never_used.table))
+    extension = locked.plan.extension
+    if extension is not None and extension.selection is not None:
+        one = found.selection
+        sections["selection"] = (
+            SectionVerdict(NOT_RUN) if one is None else selection_of(extension.selection, _candidates(one, extension.selection))
+        )
     if plan.release is not None:
+        if plan.release.main is not None:
+            sections["main"] = _main(found.release, plan.release, level, earlier)
         sections["release"] = SectionVerdict(NOT_RUN)
         if found.release is not None:
-            results, reasons = _judge_all(found.release, plan.release.guards, level)
-            win = {None: NOT_RUN, "held": WIN, "not_held": NO_WIN}[found.release.win]
-            earlier["main"] = (win, (WIN, NO_WIN))
-            decided = decide_section("release", plan.release.table, results, earlier)
-            more = {
-                NOT_RUN: [Reason("WIN_NOT_REPORTED", "Nothing says whether there was a win on the main set.")],
-                NO_WIN: [Reason("NO_WIN_ON_MAIN_SET", "There was no win on the main set.")],
-            }
-            sections["release"] = _section(decided, results, reasons + more.get(win, []), found.release)
+            sections["release"] = _release(found.release, plan.release, level, earlier)
     return sections
 
 
-def _judge_all(one: SectionComparison, rules: Sequence[Rule], level: float) -> tuple[list[RuleResult], list[Reason]]:
+def _main(found: ReportedRelease | None, plan: Release, level: float, earlier: Earlier) -> SectionVerdict:
+    if found is None or found.main is None or plan.main is None:
+        return SectionVerdict(NOT_RUN)
+    results, reasons = _judge_all(found.main, plan.main.rules, level)
+    return _section(decide_section("main", plan.main.table, results, earlier), results, reasons, found)
+
+
+def _release(found: ReportedRelease, plan: Release, level: float, earlier: Earlier) -> SectionVerdict:
+    """Each guard on the figures of its own set, and the main set's label by its table or as the source says."""
+    results = [judge(guard, found.on(guard_set(guard)).figures(level), "the start") for guard in plan.guards]
+    label, known, more = {None: NOT_RUN, "held": WIN, "not_held": NO_WIN}[found.win], (WIN, NO_WIN), []
+    if found.main is not None and plan.main is not None:
+        main = _main(found, plan, level, earlier)
+        label, known = main.label, tuple(labels_of("main", plan.main.table))
+        more = [Reason("MAIN_SET", f"The main set says {label}.")]
+    elif label == NOT_RUN:
+        more = [Reason("WIN_NOT_REPORTED", "Nothing says whether there was a win on the main set.")]
+    elif label == NO_WIN:
+        more = [Reason("NO_WIN_ON_MAIN_SET", "There was no win on the main set.")]
+    decided = decide_section("release", plan.table, results, earlier | {"main": (label, known)})
+    return _section(decided, results, must_hold(results) + more, found)
+
+
+def _candidates(found: ReportedSelection, plan: Selection) -> list[Candidate]:
+    """The checkpoints as the file lists them, the earliest first."""
+    candidates = []
+    for place, one in enumerate(found.candidates):
+        size = {"rollouts": one.rollouts}
+        subject, reference = (size | side.model_dump(exclude_none=True) for side in (one.subject, one.reference))
+        figures = Figures(subject, reference, how=REPORTED)
+        required = [judge(rule, figures, "the start") for rule in plan.require]
+        values = [subject.get(wanted.measure) for wanted in plan.prefer]
+        numbers = tuple(None if value is None else exact(value) for value in values)
+        candidates.append(Candidate(one.subject_name, place, required, numbers))
+    return candidates
+
+
+def _judge_all(one: Comparison, rules: Sequence[Rule], level: float) -> tuple[list[RuleResult], list[Reason]]:
     figures = one.figures(level)
     results = [judge(rule, figures, "the start") for rule in rules]
     return results, must_hold(results)

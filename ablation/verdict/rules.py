@@ -62,7 +62,8 @@ class RuleResult:
 
     @property
     def words(self) -> str:
-        return rule_in_words(self.rule, self.reference)
+        where = getattr(self.rule, "on", None)
+        return rule_in_words(self.rule, self.reference) + (f" (on {where})" if where else "")
 
     def as_json(self) -> dict[str, Any]:
         value = None if self.value is None else number(self.value)

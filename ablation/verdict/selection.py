@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,27 +113,21 @@ def judge_selection(phase2: Phase2) -> SectionVerdict:
     candidates = [
         _candidate(section, one, name, update) for (_, update, _, _), (name, one) in zip(eligible, compared.items(), strict=True)
     ]
-    candidates.sort(key=lambda one: one.update)
+    found = selection_of(section, sorted(candidates, key=lambda one: one.update))
+    return replace(found, reasons=[*reasons, *found.reasons], wrong=wrong, compared=there)
+
+
+def selection_of(section: Selection, candidates: Sequence[Candidate]) -> SectionVerdict:
+    """What the rule says of `candidates`, which are listed from the earliest to the latest."""
     chosen = choose(candidates, section.prefer, section.tie)
     rows = [_row(section, one, chosen) for one in candidates]
     if isinstance(chosen, str):
-        return SectionVerdict(
-            UNDECIDED, (), [*reasons, Reason("UNDECIDED", f"{chosen}.")], wrong=wrong, compared=there, candidates=rows
-        )
+        return SectionVerdict(UNDECIDED, reasons=[Reason("UNDECIDED", f"{chosen}.")], candidates=rows)
     if chosen is None:
-        reasons += [
-            Reason("RULE_FAILED", f"{one.subject}: {text.text}") for one in candidates for text in must_hold(one.required)
-        ]
-        return SectionVerdict(NONE_ELIGIBLE, (), reasons, wrong=wrong, compared=there, candidates=rows)
-    return SectionVerdict(
-        SELECTED,
-        chosen.required,
-        [*reasons, _why(section, candidates, chosen)],
-        chosen.subject,
-        wrong=wrong,
-        compared=there,
-        candidates=rows,
-    )
+        failed = [Reason("RULE_FAILED", f"{one.subject}: {text.text}") for one in candidates for text in must_hold(one.required)]
+        return SectionVerdict(NONE_ELIGIBLE, reasons=failed, candidates=rows)
+    why = _why(section, candidates, chosen)
+    return SectionVerdict(SELECTED, chosen.required, [why], chosen.subject, candidates=rows)
 
 
 def selected_subject(root: Path, locked: Locked) -> str | None:

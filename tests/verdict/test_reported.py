@@ -73,6 +73,8 @@ def test_the_study_did_not_replicate_because_of_its_control_in_new_seeds():
         "replication": "NOT_REPLICATED",
         "held_out": "WIN_UNVERIFIED",
         "never_used": "NOT_CONFIRMED",
+        "selection": "NOT_RUN",
+        "main": "NOT_RUN",
         "release": "NOT_RUN",
     }
 
@@ -144,13 +146,70 @@ def test_release_guards(name, holds, label):
     assert section.label == label
 
 
-def test_a_release_needs_a_win_that_somebody_states(tmp_path):
+def test_a_release_needs_a_win_by_figures_or_a_statement(tmp_path):
     path = tmp_path / "m.yaml"
     text = (FILES / "release-8.yaml").read_text()
-    path.write_text(text.replace("  win: held\n", ""))
-    assert judge_reported(path, TESSERA).sections["release"].label == "UNDECIDED"
-    path.write_text(text.replace("win: held", "win: not_held"))
-    assert judge_reported(path, TESSERA).sections["release"].label == "NO_RELEASE"
+    main = text[text.index("  main:") : text.index("  agent:")]
+
+    def label(instead):
+        path.write_text(text.replace(main, instead))
+        return judge_reported(path, TESSERA).sections["release"].label
+
+    guards = "  reported: {few_more_looping: held, few_more_unfinished: held, notation_kept: held}\n"
+    assert label(f"  win: held\n{guards}") == "RELEASE"
+    assert label(f"  win: not_held\n{guards}") == "NO_RELEASE"
+    assert label(guards) == "UNDECIDED"
+    assert label(main.replace("correct: 200", "correct: 186")) == "UNDECIDED"  # ahead by 8: the tokens decide it
+    assert label(main.replace("correct: 200", "correct: 185")) == "NO_RELEASE"
+    ratio = "    ratios: {tokens_per_correct: {value: 0.9, low: 0.8, high: 0.99}}\n"
+    assert label(main.replace("correct: 200", "correct: 186") + ratio) == "RELEASE"
+
+
+def test_the_published_selection_chooses_update_15_by_its_second_step():
+    section = verdict("release-15.yaml").sections["selection"]
+    assert (section.label, section.subject) == ("SELECTED", "N@15")
+    assert "correct (highest): N@10 47, N@15 47; truncated_or_looping (lowest): N@10 2, N@15 0" in section.reasons[0].text
+
+
+def test_the_published_safety_smoke_passes_by_one_answer(tmp_path):
+    path = tmp_path / "m.yaml"
+    text = (FILES / "release-15.yaml").read_text()
+    by_name = {one.rule.name: one for one in verdict("release-15.yaml").sections["release"].rules}
+    assert (by_name["few_more_repeats"].value, by_name["few_more_repeats"].holds) == (2, True)
+    assert [name for name, one in by_name.items() if one.holds is False] == ["agent_turn"]
+    path.write_text(text.replace("injection_repeat: 4", "injection_repeat: 5"))
+    by_name = {one.rule.name: one for one in judge_reported(path, TESSERA).sections["release"].rules}
+    assert by_name["few_more_repeats"].holds is False
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "full_compliance: 0, partial_compliance: 1",
+            "full_compliance: 30, partial_compliance: 11",
+            r"the labels are 43 together",
+        ),
+        ("valid_tool_call: 176", "valid_tool_call: 177", r"177 is more than the number of rollouts, 176"),
+        ("rollouts: 236", "rollouts: 118", r"main\.rollouts: found 118; the plan has 236|more than the number of rollouts, 118"),
+        ("subject_name: N@15\n  main", "subject_name: N@15\n  win: held\n  main", r"release\.win: is said beside figures"),
+        ("{correct: 199}", "{correct: 199, looping: 3, periodic: 4}", r"periodic: 4 is more than the looping ones, 3"),
+        ("{correct: 199}", "{correct: 199, correct_rate: 0.9}", r"correct_rate: 0\.9 is not 199 of 236"),
+        (
+            "rollouts: 54, subject: {correct: 47",
+            "rollouts: 54, subject: {correct: 57",
+            r"57 is more than the number of rollouts, 54",
+        ),
+        ("agent_turn: {value: 1.48", "agent_turn: {value: .nan", r"agent_turn\.value: .*number"),
+    ],
+)
+def test_impossible_figures_of_a_release_are_refused(tmp_path, old, new, message):
+    path = tmp_path / "m.yaml"
+    text = (FILES / "release-15.yaml").read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    with pytest.raises(MeasuresError, match=message):
+        load_measures(path, TESSERA.plan)
 
 
 def test_an_undeclared_deviation_is_said(tmp_path):
