@@ -6,6 +6,7 @@ Three arms, 12 cells, 2 rollouts each; two updates, a readout, and an extension 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from ablation.ledger.ledger import ledger_path, write_mark
 from ablation.measures.measure import measure
 from ablation.plan.deviations import record_deviation
 from ablation.plan.lock import LockedPlan
-from ablation.problems.problem import load_problems
+from ablation.problems.problem import Problem, load_problems
 from ablation.rollouts.folder import RunFolder, measures_file
 from ablation.rollouts.grades import grades_of
 from ablation.rollouts.marked import use_of
@@ -56,9 +57,28 @@ class Made:
     def stage(
         self, folder: Path, family: str, arm: str, stage: str, update: int, kinds: dict[str, int], logprob=-0.5
     ) -> Outcomes:
-        """One stage as it is sampled: mark, parts, events, grades. `kinds`: how many of each kind, the rest are wrong."""
+        """One training stage as it is sampled and graded."""
         cells = cells_of_update(self.plan, family, update) if stage == "update" else plan_cells(self.plan)
         items = stage_items(self.plan, family, stage, update, cells)
+        self.sampled(folder, family, arm, stage, update, items, kinds, self.problems, logprob)
+        grade_stage(self.run, folder, self.problems, self.journal)
+        own = self.outcomes(folder)
+        write_json(measures_file(folder), measure(own))
+        return own
+
+    def sampled(
+        self,
+        folder: Path,
+        family: str,
+        arm: str,
+        stage: str,
+        update: int,
+        items: list[Item],
+        kinds: dict[str, int],
+        problems: Mapping[str, Problem],
+        logprob=-0.5,
+    ) -> None:
+        """One stage as it is sampled: mark, parts, events. `kinds`: how many of each kind, the rest are wrong."""
         before = update - (stage == "update")
         digest = adapter_digest(self.adapter(family, arm, before))
         info = stage_info(self.locked, family, arm, stage=stage, update=update, adapter_sha256=digest)
@@ -66,9 +86,9 @@ class Made:
         left += ["wrong"] * (len(items) - len(left))
         if stage == "update":  # spread, so that rewards differ within a cell
             left = [left[5 * place % len(items)] for place in range(len(items))]
-        rows = [made_rollout(info, item, kind, logprob) for item, kind in zip(items, left, strict=True)]
+        rows = [made_rollout(info, item, kind, logprob, problems) for item, kind in zip(items, left, strict=True)]
         name = folder.relative_to(self.run.root).as_posix()
-        used = [self.problems[problem] for problem in sorted({item.cell.problem for item in items})]
+        used = [problems[problem] for problem in sorted({item.cell.problem for item in items})]
         marked = {"plan": self.locked.digest, "study": self.plan.name, "stage": name, "use": use_of(stage), "problems": used}
         write_mark(ledger_path(self.locked.path), **marked)
         half = len(rows) // 2
@@ -80,10 +100,6 @@ class Made:
         tokens = sum(len(row.token_ids) for row in rows)
         self.journal.append("stage_sampled", stage=name, rollouts=len(rows), tokens=tokens, seconds=1.0, stage_sha256=record)
         finish_stage(folder, info, names)
-        grade_stage(self.run, folder, self.problems, self.journal)
-        own = self.outcomes(folder)
-        write_json(measures_file(folder), measure(own))
-        return own
 
     def outcomes(self, folder: Path) -> Outcomes:
         stage = read_stage(folder)
@@ -182,7 +198,7 @@ def write_verdict(made: Made) -> None:
     write_bytes(made.run.verdict, json_bytes(judge_run(made.run.root, made.locked).as_json()))
 
 
-def made_rollout(info: StageInfo, item: Item, kind: str, logprob: float) -> Rollout:
+def made_rollout(info: StageInfo, item: Item, kind: str, logprob: float, problems: Mapping[str, Problem]) -> Rollout:
     """Texts are functions of the ids, as a tokenizer's are."""
     made = rollout(info, item.cell.problem, item.cell.effort, item.index, kind, logprob)
     ids = made.token_ids
@@ -191,7 +207,8 @@ def made_rollout(info: StageInfo, item: Item, kind: str, logprob: float) -> Roll
     own = [logprob - 0.001 * place for place in range(len(ids))]
     answer = "".join(str(one - DIGITS) for one in ids[end + 1 :] if one != END)
     thinking = " ".join(map(str, ids[:end]))
-    return replace(made, seed=item.seed, logprobs=own, thinking_text=thinking, answer_text=answer)
+    source = problems[item.cell.problem].source
+    return replace(made, seed=item.seed, logprobs=own, thinking_text=thinking, answer_text=answer, source=source)
 
 
 def tensors(values: np.ndarray) -> dict[str, np.ndarray]:

@@ -68,7 +68,7 @@ def rechain(path: Path, change: Callable[[list[dict]], list[dict] | None], count
 
 def reseal(root: Path, events: Callable[[list[dict]], list[dict] | None] = lambda records: None) -> None:
     """Make every digest good again that the run folder itself holds: what is then wrong can only be seen from the content."""
-    for stage in sorted(root.glob("*/*/*/stage.json")):
+    for stage in sorted([*root.glob("*/*/*/stage.json"), *root.glob("evaluations/*/*/*/stage.json")]):
         folder = stage.parent
 
         def good(content: dict, folder: Path = folder) -> None:
@@ -87,6 +87,9 @@ def reseal(root: Path, events: Callable[[list[dict]], list[dict] | None] = lambd
             for field, path in digests(root, record):
                 if field in record and path.is_file():
                     record[field] = sha256_file(path)
+            if record["event"] == "blind_rated":
+                path = digests(root, record)[-1][1].with_name("ratings") / f"{record['rater']}.jsonl"
+                record["lines"] = [sha256_bytes(line) for line in path.read_bytes().splitlines()]
         return events(records)
 
     head = rechain(root / "journal.jsonl", told)
@@ -96,6 +99,7 @@ def reseal(root: Path, events: Callable[[list[dict]], list[dict] | None] = lambd
 
 def digests(root: Path, record: dict) -> list[tuple[str, Path]]:
     """(field, file) of what a journal's record holds the digest of."""
+    compared = root / "evaluations" / str(record.get("set")) / str(record.get("subject"))
     stage, arm, update = root / str(record.get("stage")), root / str(record.get("arm")), record.get("update")
     return [
         ("part_sha256", stage / str(record.get("part"))),
@@ -105,4 +109,8 @@ def digests(root: Path, record: dict) -> list[tuple[str, Path]]:
         ("checkpoint_sha256", arm / f"update-{update}" / "checkpoint" / MARKER),
         ("check_sha256", arm / f"check-{update}" / "check.json"),
         ("stopped_sha256", arm / "stopped.json"),
+        ("evaluation_sha256", compared / "evaluation.json"),
+        ("batch_sha256", compared / "blind" / "pairs.json"),
+        ("key_sha256", compared / "blind" / "key.json"),
+        ("result_sha256", compared / "blind" / "result.json"),
     ]
