@@ -34,7 +34,10 @@ def deviate(
     opens: Annotated[
         list[str] | None,
         typer.Option(
-            "--opens", metavar="GATE", help="A gate that it opens: replication, extension, extension-pause:ARM@UPDATE, engine."
+            "--opens",
+            metavar="GATE",
+            help="A gate that it opens: replication, extension, extension-pause:ARM@UPDATE, engine, held-out, never-used, "
+            "selection, release, same-day.",
         ),
     ] = None,
     run: RunFolderOption = None,

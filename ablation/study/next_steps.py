@@ -9,7 +9,7 @@ from ablation.errors import AblationError, IncompleteError
 from ablation.plan.deviations import Deviation, opened_by
 from ablation.plan.extension import eligible_checks, extension_family
 from ablation.plan.lock import LockedPlan
-from ablation.plan.phase2 import evaluation_family
+from ablation.plan.phase2 import evaluation_family, guard_set
 from ablation.rollouts.folder import RunFolder
 from ablation.study.evaluate_subject import subjects_there
 from ablation.study.phase2_state import phase2_state
@@ -79,7 +79,9 @@ def _steps(locked: LockedPlan, run: RunFolder, deviations: Sequence[Deviation]) 
         if subject not in done("selection") and is_open("selection", subject):
             yield _evaluate("selection", subject)
     tried = gates.selected if gates.selects else first
-    for name in ("main", "agent", "safety"):
+    release = plan.verdict.release
+    guarded = {guard_set(guard).replace("_", "-") for guard in release.guards} if release is not None else set()
+    for name in ("main", "agent", "safety", *sorted(guarded & {"held-out", "never-used"})):
         if tried in there and tried not in done(name) and is_open(name, tried):
             yield _evaluate(name, tried)
     for one in states["safety"].comparisons if "safety" in states else []:

@@ -1,10 +1,13 @@
 import random
 import re
+from pathlib import Path
 from statistics import mean
 
 import pytest
 
+import ablation
 from ablation.problems.grade import check_problems
+from ablation.problems.problem import load_problems
 from ablation.recipes import tiny_corpus as corpus
 from ablation.recipes.tiny_corpus import Chain, draw_chain, draw_document, draw_problems, running_values, think, write_pass
 
@@ -141,3 +144,25 @@ def test_problems_are_different_and_right():
         assert str(eval(problem.prompt[:-1])) == problem.gold  # Python's own arithmetic; only digits and operators
     assert check_problems({problem.id: problem for problem in problems}) == []
     assert draw_problems(7, 30) == problems[:30]
+
+
+def test_sets_of_phase_2_share_no_problem_and_are_the_shipped_files():
+    sets = {"problems": draw_problems(corpus.SEED, 29)} | corpus.draw_evaluations(corpus.SEED, 29)
+    assert {name: len(one) for name, one in sets.items()} == {
+        "problems": 29,
+        "held-out": 24,
+        "never-used": 24,
+        "selection": 18,
+        "main": 24,
+    }
+    assert len({problem.prompt for one in sets.values() for problem in one}) == 29 + 24 + 24 + 18 + 24
+    shipped = Path(ablation.__file__).parent / "assets" / "tiny-reasoner"
+    for name, problems in sets.items():
+        assert list(load_problems(shipped / f"{name}.jsonl").values()) == problems
+        assert all(str(eval(problem.prompt[:-1])) == problem.gold for problem in problems)
+
+    def terms(name):
+        return {(one.source, len(re.split(r"[+-]", one.prompt))) for one in sets[name]}
+
+    assert terms("held-out") <= {("sum", 5), ("mixed", 6), ("mixed", 7), ("product", 4)}
+    assert terms("never-used") <= {("sum", 3), ("mixed", 4), ("mixed", 5), ("product", 2), ("product", 3)}
