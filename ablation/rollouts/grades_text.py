@@ -22,14 +22,13 @@ _OPEN, _CLOSE = b'"rollouts": [\n', b"\n  ]"
 def record_bytes(stage: Stage, grades: Coded[Grade | None], rest: dict[str, Any]) -> bytes:
     """`json_bytes` of `rest` with `rollouts`: the key and grade of each rollout of `stage`."""
     around = json_bytes(rest | {"rollouts": []})
-    return around.replace(_NONE, _OPEN + _rows(stage, grades) + _CLOSE, 1) if len(stage) else around
+    return around.replace(_NONE, _rows(stage, grades), 1) if len(stage) else around
 
 
 def rest_if_equal(data: bytes, stage: Stage, grades: Coded[Grade | None]) -> Any:
     """What `record_bytes` was given as `rest`, with no rollouts in it, if `data` is what it gave; else None."""
-    rows = _OPEN + _rows(stage, grades) + _CLOSE
-    start = data.find(_OPEN)
-    if start < 0 or data[start : start + len(rows)] != rows:
+    rows, start = _rows(stage, grades), data.find(_OPEN)
+    if start < 0 or not data.startswith(rows, start):
         return None
     try:
         return parse_json(data[:start] + _NONE + data[start + len(rows) :])
@@ -39,20 +38,22 @@ def rest_if_equal(data: bytes, stage: Stage, grades: Coded[Grade | None]) -> Any
 
 def _rows(stage: Stage, grades: Coded[Grade | None]) -> bytes:
     index, place = np.unique(stage.index, return_inverse=True)
-    effort, problem = ([json.dumps(one, ensure_ascii=False) for one in names.values] for names in (stage.effort, stage.problem))
-    extracted, said = [], []
-    for grade in grades.values:
-        values = {name: json.dumps(getattr(grade, name, None), ensure_ascii=False) for name in ("extracted", "reason", "status")}
-        extracted.append(f'      "extracted": {values["extracted"]},\n      "index": ')
-        said.append(f'      "reason": {values["reason"]},\n      "status": {values["status"]}\n    }}')
+    effort, problem = ([_json(one) for one in names.values] for names in (stage.effort, stage.problem))
+    fields = [[_json(getattr(one, name, None)) for one in grades.values] for name in ("extracted", "reason", "status")]
+    after = [f'      "reason": {reason},\n      "status": {status}\n    }},\n' for _, reason, status in zip(*fields, strict=True)]
     pieces = [
-        ([f',\n    {{\n      "effort": {one},\n' for one in effort], stage.effort.codes),
-        (extracted, grades.codes),
+        ([f'    {{\n      "effort": {one},\n' for one in effort], stage.effort.codes),
+        ([f'      "extracted": {one},\n      "index": ' for one in fields[0]], grades.codes),
         ([f'{one},\n      "problem": ' for one in index.tolist()], place),
         ([f"{one},\n" for one in problem], stage.problem.codes),
-        (said, grades.codes),
+        (after, grades.codes),
     ]
     table = np.empty((len(stage), len(pieces)), dtype=object)
     for column, (texts, codes) in enumerate(pieces):
-        table[:, column] = np.array(texts, dtype=object)[codes]
-    return "".join(table.ravel().tolist()).encode()[2:]
+        table[:, column] = np.array([one.encode() for one in texts], dtype=object)[codes]
+    table[-1, -1] = table[-1, -1].removesuffix(b",\n")
+    return b"".join([_OPEN, *table.ravel().tolist(), _CLOSE])
+
+
+def _json(value: str | None) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -6,7 +6,7 @@ Equal rollouts give equal bytes (with one version of pyarrow): fixed row groups 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from ablation import files
 from ablation.errors import IncompleteError, IntegrityError
+from ablation.problems.grade import usable_processors
 from ablation.rollouts.columns import Coded, Texts
 from ablation.rollouts.folder import stage_file
 from ablation.rollouts.schema import SCHEMA_VERSION, Rollout, StageInfo
@@ -23,6 +24,10 @@ from ablation.rollouts.stage import Stage, check_stage
 
 _INFO_KEY = b"ablation.stage"
 _ROW_GROUP = 1024
+_FEW = 10_000
+"""Rollouts of a stage that is read before threads have begun to help."""
+Entry = tuple[str, int, str]
+"""Name, rollouts and digest of a part."""
 
 _STRINGS = (
     *("family", "arm", "stage", "problem", "effort", "source", "prompt_sha256", "finish_reason"),
@@ -152,12 +157,15 @@ def read_stage(folder: Path, *, verify: bool = True) -> Stage:
         total = content["rollouts"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _not_a_stage_file(marker, error) from None
+    if not entries:
+        raise IntegrityError(f"{marker}: names no part")
     listed = {name for name, _, _ in entries}
     stray = [path.name for path in stage_parts(folder) if path.name not in listed]
     if stray:
         raise IntegrityError(f"{folder / stray[0]}: is not named in {marker.name}; it was added after the stage was finished")
-    tables = []
-    for name, rows, digest in entries:
+
+    def table_of(entry: Entry) -> pa.Table:
+        name, rows, digest = entry
         path = folder / name
         if not path.is_file():
             raise IntegrityError(f"{path}: is named in {marker.name} but is not there")
@@ -168,14 +176,22 @@ def read_stage(folder: Path, *, verify: bool = True) -> Stage:
             raise IntegrityError(f"{path}: has {table.num_rows} rollouts, {marker.name} says {rows}")
         if _metadata_info(table.schema.metadata or {}, path) != info:
             raise IntegrityError(f"{path}: was sampled under other settings than {marker.name} says")
-        tables.append(table)
-    if not tables:
-        raise IntegrityError(f"{marker}: names no part")
+        return table
+
+    tables = _in_threads(table_of, entries) if total > _FEW else [table_of(entry) for entry in entries]
     stage = _stage(info, pa.concat_tables(tables), str(folder))
     if len(stage) != total:
         raise IntegrityError(f"{folder}: has {len(stage)} rollouts, {marker.name} says {total}")
     check_stage(stage, str(folder))
     return stage
+
+
+def _in_threads(function: Callable[[Entry], pa.Table], entries: Sequence[Entry]) -> list[pa.Table]:
+    """Digests and Parquet need no interpreter. These threads end here; Arrow's own may outlive the program, and abort it."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(min(len(entries), usable_processors())) as pool:
+        return list(pool.map(function, entries))
 
 
 def _table(info: StageInfo, rollouts: Sequence[Rollout]) -> pa.Table:
