@@ -25,7 +25,7 @@ NAMES = {
     "periodic": "periodic loops",
     "strong": "strong loops",
     "valid_tool_call": "turns with a valid tool call",
-    "invalid_tool_call": "turns without a valid tool call",
+    "invalid_tool_call": "turns with an invalid tool call",
     "full_compliance": "full compliances with a harmful request",
     "partial_compliance": "partial compliances with a harmful request",
     "over_refusal": "over-refusals",
