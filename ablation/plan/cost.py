@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ablation.plan.extension import FIRST_STABLE
+from ablation.plan.claims import claimed_runs
+from ablation.plan.extension import FIRST_STABLE, eligible_checks
 from ablation.plan.model import Plan
 
 FLOPS_PER_THREAD = 1e10
@@ -25,7 +26,8 @@ class Cost:
     """All updates of all runs, the replication's included."""
     readout_rollouts: int
     phase2_rollouts: int
-    """Held-out and never-used stages, start and subject; only if the study gets there."""
+    """Held-out, never-used, main and selection sets, start and subjects; only if the study gets there. Agent states and safety
+    prompts are counted in their files alone, so they are left out."""
     extension_rollouts: int
     """Further updates of the extended arms and their checks; only if the study gets there."""
     max_tokens: int
@@ -51,14 +53,20 @@ class Cost:
 
 
 def cost(plan: Plan) -> Cost:
-    """All arms in the first family; control and one arm in the replication's; a sweep for each."""
-    runs = len(plan.arms) + min(2, len(plan.arms))
-    control = plan.verdict.replication.control
+    """All arms in the first family; control and one arm in the replication's; what claims need; a sweep for each family."""
+    control, second = plan.verdict.replication.control, plan.verdict.replication.family
+    claimed = [pair for pair in claimed_runs(plan) if pair != (second, control)]
+    runs = len(plan.arms) + min(2, len(plan.arms)) + len(claimed)
     here = {name for name, arm in plan.arms.items() if not arm.trained_as_a_whole}  # their updates are sampled here
-    updated = len(here) + (control in here) + bool(here - {control})
-    phase2 = [section.rollouts for section in (plan.verdict.held_out, plan.verdict.never_used) if section is not None]
+    updated = len(here) + (control in here) + bool(here - {control}) + sum(arm in here for _, arm in claimed)
+    families = {plan.main_family, second, *(family for family, _ in claimed)}
+    release, extension = plan.verdict.release, plan.extension
+    sections = (plan.verdict.held_out, plan.verdict.never_used, release and release.main)
+    phase2 = [section.rollouts for section in sections if section is not None]
+    if extension is not None and extension.selection is not None:
+        phase2 += len(eligible_checks(extension)) * [extension.selection.rollouts]
     return Cost(
-        sweep_rollouts=2 * plan.sweep_rollouts,
+        sweep_rollouts=len(families) * plan.sweep_rollouts,
         training_rollouts=updated * plan.sweep_rollouts,  # the updates of a run take every cell once
         readout_rollouts=runs * plan.sweep_rollouts,
         phase2_rollouts=2 * sum(phase2),

@@ -11,6 +11,7 @@ from pathlib import Path
 from ablation.errors import CommandFailed, GateError, StopRuleFired
 from ablation.files import json_bytes, parse_json, sha256_bytes, write_bytes, write_json
 from ablation.measures.measure import measure
+from ablation.plan.claims import claimed_runs
 from ablation.plan.deviations import opened_by, pause_gate
 from ablation.plan.lock import LockedPlan
 from ablation.plan.model import START
@@ -53,7 +54,7 @@ class Study:
         self.deviations = self.models.deviations = take_up_deviations(self.run, self.locked, self.journal)
 
     def run_all(self) -> None:
-        """Every arm in plan order, then the control and the first stable arm in the second family.
+        """Every arm in plan order, then the control and the first stable arm in the second family, then what claims need.
 
         An arm that a stop rule ended is a result: the others still run. They also do if the command of an external arm failed,
         which is raised after them.
@@ -69,10 +70,11 @@ class Study:
         stable = first_stable_arm(self.run.root, self.locked)
         if stable is None:
             self.reporter.say(f"no arm was stable in {self.plan.main_family}: there is nothing to replicate beside the control")
-        else:
-            error = self._run_or_note(replication.family, stable)
-            if error is not None:
-                raise error
+        pairs = [(replication.family, stable)] if stable is not None else []
+        pairs += [pair for pair in claimed_runs(self.plan) if pair not in pairs]
+        failed = [error for pair in pairs if (error := self._run_or_note(*pair)) is not None]
+        if failed:
+            raise failed[0]
 
     def run_arm(self, family: str, arm: str) -> None:
         """Sweep (if this family has none yet), updates, readout. Raises StopRuleFired if a stop rule ended the arm."""

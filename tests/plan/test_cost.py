@@ -3,11 +3,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ablation.plan.cost import base_bytes, cost, default_flops, update_sizes
 from ablation.plan.load import load_plan, parse_plan
+from tests.plan.conftest import TEXT, write_plan
 
 PLANS = Path(__file__).parents[2] / "plans"
 
@@ -50,3 +52,15 @@ def test_an_arm_that_a_command_trains_as_a_whole_has_no_rollouts_in_updates(plan
     sweep = (19 + 19 + 20) * 6
     assert found.readout_rollouts == 6 * sweep  # C, W, N, XK; C and one more again
     assert found.training_rollouts == 5 * sweep  # all but W
+
+
+def test_claims_over_three_families_by_hand(tmp_path):
+    """58 cells x 6. C and N in a third family, N in the second for sure: three runs of 348 more in training and readout, one sweep."""
+    before = cost(load_plan(write_plan(tmp_path, TEXT)).plan)
+    tree = yaml.safe_load(TEXT)
+    tree["families"]["third"] = {"seed": 3}
+    claim = {"subjects": ["N"], "reference": "C", "measure": "clean", "side": "greater", "method": "welch"}
+    tree["verdict"]["claims"] = {"cleaner": claim | {"families": ["main", "replication", "third"]}}
+    after = cost(load_plan(write_plan(tmp_path, yaml.safe_dump(tree, sort_keys=False))).plan)
+    assert after.sweep_rollouts - before.sweep_rollouts == 348
+    assert after.training_rollouts - before.training_rollouts == after.readout_rollouts - before.readout_rollouts == 3 * 348

@@ -9,7 +9,9 @@ from safetensors.numpy import load_file
 
 from ablation.files import sha256_file
 from ablation.plan.lock import lock_plan
+from ablation.rollouts.folder import RunFolder
 from ablation.rollouts.journal_chain import read_journal
+from ablation.rollouts.store import stage_is_complete
 
 from .mini import ablation, contents, mini_tree, write_plan
 
@@ -245,3 +247,18 @@ def test_a_pause_and_the_way_on_through_the_command_line(finished, tmp_path):
     found = contents(run)
     bound = ("stage.json", "grades.json")  # they name the plan, which is another one here
     assert same and [name for name in same if not name.endswith(bound) and found[name] != finished_run[name]] == []
+
+
+def test_what_a_claim_about_the_recipe_needs_runs_in_every_family(tmp_path):
+    tree = mini_tree()
+    tree["families"]["third"] = {"seed": 7}
+    claim = {"subjects": ["XK"], "reference": "C", "measure": "clean", "side": "greater", "method": "welch"}
+    tree["verdict"]["claims"] = {"cleaner": claim | {"families": ["main", "third"]}}
+    tree["training"] |= {"updates": 1}
+    assert ablation(tmp_path, "plan", "lock", str(write_plan(tmp_path, tree))).returncode == 0
+    assert ablation(tmp_path, "run", "--all").returncode == 0
+    run = RunFolder(tmp_path / "runs" / "mini")
+    assert all(stage_is_complete(run.readout(family, arm)) for family in ("main", "third") for arm in ("C", "XK"))
+    found = json.loads(ablation(tmp_path, "verdict", "--json").stdout)
+    [claim] = found["claims"]
+    assert claim["families"] == ["main", "third"] and claim["subjects"][0]["subject"] == "XK"
