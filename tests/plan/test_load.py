@@ -294,7 +294,8 @@ def test_the_study_plan_has_the_study_numbers():
     assert [rule.limit for rule in held_out.rules] == [-8, 8, 54, 1, 0.5]
     assert (held_out.blinded_read.pairs, held_out.blinded_read.passes) == (12, 10)
     assert [rule.limit for rule in never_used.rules] == [103, 9, 24, 0.95]
-    assert [rule.limit for rule in plan.verdict.release.guards] == [1.25]
+    assert [rule.limit for rule in plan.verdict.release.guards][:7] == [1.25, 0, 1, 2, 4, 0, 0]  # turns, and the safety smoke's six
+    assert plan.verdict.release.main.rollouts == 118 * 2 and plan.extension.selection.rollouts == 54
 
 
 def test_field_path():
