@@ -117,6 +117,11 @@ def tokens_per_correct(subject: Sequence[Outcome], reference: Sequence[Outcome],
 
 def clean_length(subject: Sequence[Outcome], reference: Sequence[Outcome], settings: Settings, cluster: str) -> Ratio:
     """Geometric mean over cells of (mean clean length / the reference's), where both have a clean rollout that thinks."""
+    return geometric(mean_logs(subject, reference, cluster), settings)
+
+
+def mean_logs(subject: Sequence[Outcome], reference: Sequence[Outcome], cluster: str) -> dict[str, list[float]]:
+    """Cluster -> log of the ratio of mean clean lengths in each of its cells that has one."""
     means = []
     for stage in (subject, reference):
         lengths: dict[tuple[str, str], list[int]] = defaultdict(list)
@@ -127,7 +132,7 @@ def clean_length(subject: Sequence[Outcome], reference: Sequence[Outcome], setti
     logs: dict[str, list[float]] = defaultdict(list)
     for cell in sorted(means[0].keys() & means[1].keys()):
         logs[cell[1]].append(math.log(means[0][cell] / means[1][cell]))
-    return geometric(logs, settings)
+    return logs
 
 
 def jointly_correct_length(subject: Sequence[Outcome], reference: Sequence[Outcome], settings: Settings, cluster: str) -> Ratio:
@@ -271,7 +276,7 @@ def interval(
     columns = np.array([sums[name] for name in sorted(sums)], dtype=np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         if method == "t":
-            found = _left_out(columns, settings.level, statistic, log)
+            found = _t_ends(columns, settings.level, statistic, log)
         else:
             draws = statistic(columns[drawn_clusters(clusters, settings.resamples, settings.seed)].sum(axis=1))
             share = tail(settings.level, clusters, method)
@@ -284,8 +289,19 @@ def interval(
     return Ratio(value, low, high, clusters)
 
 
-def _left_out(columns: np.ndarray, level: float, statistic: Statistic, log: bool) -> tuple[float, float] | None:
-    """t interval: the statistic without each cluster in turn tells how much it depends on one."""
+def _t_ends(columns: np.ndarray, level: float, statistic: Statistic, log: bool) -> tuple[float, float] | None:
+    """t interval over the clusters; None where it is undefined."""
+    found = left_out(columns, statistic, log)
+    if found is None:
+        return None
+    centre, error = found
+    half = t_quantile((1 + level) / 2, len(columns) - 1) * error
+    half = 0.0 if half <= T_DUST * abs(centre) else half
+    return (math.exp(centre - half), math.exp(centre + half)) if log else (centre - half, centre + half)
+
+
+def left_out(columns: np.ndarray, statistic: Statistic, log: bool) -> tuple[float, float] | None:
+    """(the statistic, or its logarithm; its standard error): how much it depends on each cluster, by leaving it out."""
     clusters = len(columns)
     numbers = [float(statistic(np.delete(columns, place, axis=0).sum(axis=0)[None])[0]) for place in range(clusters)]
     centre = float(statistic(columns.sum(axis=0)[None])[0])
@@ -296,10 +312,7 @@ def _left_out(columns: np.ndarray, level: float, statistic: Statistic, log: bool
     if not all(map(math.isfinite, (centre, *numbers))):
         return None
     average = math.fsum(numbers) / clusters
-    error = math.sqrt((clusters - 1) / clusters * math.fsum((number - average) ** 2 for number in numbers))
-    half = t_quantile((1 + level) / 2, clusters - 1) * error
-    half = 0.0 if half <= T_DUST * abs(centre) else half
-    return (math.exp(centre - half), math.exp(centre + half)) if log else (centre - half, centre + half)
+    return centre, math.sqrt((clusters - 1) / clusters * math.fsum((number - average) ** 2 for number in numbers))
 
 
 @lru_cache(maxsize=4)

@@ -38,6 +38,8 @@ class OwnVerdict:
     headline: Headline
     arms: list[OwnArm]
     sections: dict[str, list[Any]] = field(default_factory=dict)
+    claims: dict[str, list[tuple[str, str, float | None]]] = field(default_factory=dict)
+    """Claim -> (subject, label, adjusted p) of each."""
 
 
 def settings_of(tree: LockedTree) -> Settings:

@@ -12,6 +12,7 @@ from typing import Any
 from ablation.audit import judged, kept
 from ablation.audit.blinded import Blinded
 from ablation.audit.chained import read_lines
+from ablation.audit.claims import own_claims
 from ablation.audit.evaluated import Evaluated
 from ablation.audit.findings import CANNOT, Findings
 from ablation.audit.history import History
@@ -89,6 +90,7 @@ def audit_run(root: Path, *, plan: Path | None = None, regrade: bool = False) ->
         own = OwnVerdict(judged.headline(tree, arms), arms)
         blinded = Blinded(evaluated, history)
         blinded.check_all()
+        own.claims = own_claims(run)
         own.sections = Sections(evaluated, blinded, own.headline, deviations).all()
     fresh = _engine(root, plan, regrade, found)
     if fresh is not None:
@@ -101,6 +103,7 @@ def audit_run(root: Path, *, plan: Path | None = None, regrade: bool = False) ->
     for name, sections in own.sections.items():
         for one in sections or [OwnSection("NOT_RUN", None)]:
             labels[f"{name} {one.subject}" if one.subject else name] = kept.decorated(one.label, deviations, shut(one))
+    labels |= {f"claim {name}: {subject}": label for name, tests in own.claims.items() for subject, label, _ in tests}
     labels |= {one.name: one.label for one in own.arms}
     return Audited(root, str(tree.plan["name"]), tree.digest, found, labels)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from ablation.audit.blinded import compare_read
 from ablation.audit.chained import Lines, check_kept
+from ablation.audit.claims import compare_claims
 from ablation.audit.findings import Findings
 from ablation.audit.judged import OwnVerdict, bare, compare_arm, compare_ratios, compare_rules
 from ablation.audit.locked import LockedTree
@@ -28,6 +29,8 @@ def compare_verdict(where: str, told: Mapping[str, Any], own: OwnVerdict, tree: 
             found.differ(where, f"{one.name} has a result and no place in it")
     if "sections" in told:
         compare_sections(where, told["sections"], own.sections, found, source)
+    if "claims" in told:
+        compare_claims(where, told["claims"], own.claims, found, source)
     found.count("labels", 1 + len(own.arms))
 
 

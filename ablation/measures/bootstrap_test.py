@@ -19,8 +19,9 @@ def bootstrap_test(draws_R: np.ndarray, null: float, clusters: int, method: str,
     low, high = draws_R.min(), draws_R.max()
     if high - low <= 1e-12 * max(abs(low), abs(high)) and not low <= null <= high:
         return None
-    greater = _tail(float((draws_R <= null).sum()), len(draws_R), clusters, method)
-    less = _tail(float((draws_R >= null).sum()), len(draws_R), clusters, method)
+    at_null = np.abs(draws_R - null) <= 1e-12 * max(abs(low), abs(high))  # a sum of shares that cancel is rounded
+    greater = _tail(float((at_null | (draws_R < null)).sum()), len(draws_R), clusters, method)
+    less = _tail(float((at_null | (draws_R > null)).sum()), len(draws_R), clusters, method)
     return {"greater": greater, "less": less, "two_sided": min(1.0, 2 * min(greater, less))}[side]
 
 

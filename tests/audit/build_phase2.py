@@ -77,7 +77,22 @@ def make_phase2(folder: Path) -> Made:
         "safety": {"prompts": place["prompts.jsonl"], "efforts": ["low", "medium"]},
         "table": TABLE,
     }
+    claims = {
+        "shorter": {"subjects": ["N", "X"], "reference": "C", "measure": "tokens_per_correct", "side": "less"},
+        "steadier": {"subjects": ["N", "C"], "reference": "start", "measure": "clean", "side": "two_sided", "method": "sign"},
+        "likelier": {"subjects": ["X"], "reference": "C", "measure": "logprob", "side": "greater", "method": "cluster_t"},
+        "longer": {"subjects": ["N"], "reference": "C", "measure": "clean_length", "side": "two_sided", "correction": "none"},
+        "recipe": {
+            "subjects": ["N"],
+            "reference": "C",
+            "measure": "correct_rate",
+            "side": "greater",
+            "method": "welch",
+            "families": ["main", "replication"],
+        },
+    }
     verdict = plan_dict()["verdict"] | {
+        "claims": claims,
         "held_out": {"rollouts": 24, "problems": place["held-out.jsonl"], "rules": RULES, "blinded_read": read},
         "never_used": {"rollouts": 24, "problems": place["never-used.jsonl"], "rules": [KEPT], "near_duplicates": "allow"},
         "release": release,

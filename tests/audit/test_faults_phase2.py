@@ -144,6 +144,14 @@ PLAIN = {
         section("held_out", "compared", 0, "subject_measures", "correct", to=17),
         "held-out: subject_measures.correct is 17",
     ),
+    "verdict: label of a claim": (
+        json_fault("verdict.json", "claims", 0, "subjects", 0, "label", to="SHOWN"),
+        "shorter of N: label is `SHOWN`; this audit finds `NOT_SHOWN`",
+    ),
+    "verdict: p of a claim": (
+        json_fault("verdict.json", "claims", 4, "subjects", 0, "adjusted_p", to=0.5),
+        "recipe of N: adjusted_p is 0.5",
+    ),
     "verdict: a section left out": (
         lambda root: edit_json(root / "verdict.json", lambda content: content["sections"].pop("main") and None),
         "has the sections .*; the plan has .*main",
@@ -252,6 +260,13 @@ def test_untouched_and_resealed(copied):
         "selection N@4": "SELECTED",
         "main N@4": "WIN",
         "release N@4": "UNDECIDED",
+        "claim shorter: N": "NOT_SHOWN",
+        "claim shorter: X": "NOT_SHOWN",
+        "claim steadier: N": "NOT_SHOWN",
+        "claim steadier: C": "NOT_SHOWN",
+        "claim likelier: X": "NOT_SHOWN",
+        "claim longer: N": "NOT_SHOWN",
+        "claim recipe: N": "UNDECIDED",
     }
     reseal(root)
     assert audit_run(root, plan=plan).exit_code == 0
