@@ -74,6 +74,10 @@ class CommandFailed(IncompleteError):
     """The command of an external arm failed, or what it left cannot be used."""
 
 
+class EngineFailed(IncompleteError):
+    """The engine that samples died, hung, or gave back less than was asked for; what it was asked can be asked again."""
+
+
 class LabelMismatch(AblationError):
     """The verdict is another label than the one that `--expect` named."""
 

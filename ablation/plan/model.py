@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from ablation.plan.arms import Arm, Training
+from ablation.plan.engines import Policy
 from ablation.plan.extension import Extension, extension_problems
 from ablation.plan.judging import Verdict, verdict_problems
 from ablation.plan.phase2 import Evaluation
@@ -51,15 +52,6 @@ class Sampling(Section):
     """Most likely next tokens whose entropy and mass are stored."""
     batch_rollouts: PositiveInt = 128
     """Rollouts sampled together. In the plan because it can change the last bits of a logit."""
-
-
-class Policy(Section):
-    """What samples and trains."""
-
-    backend: Literal["local"] = "local"
-    """`local`: transformers and peft on this machine."""
-    threads: int = Field(default=1, ge=1, le=1024)
-    """CPU threads: recorded and held fixed, because they order floating-point sums."""
 
 
 class Family(Section):

@@ -106,6 +106,14 @@ EXAMPLES = {
     ("Preference", "measure"): "truncated_or_looping",
     ("Preference", "order"): "lowest",
     ("Resource", "owed"): "not published yet",
+    ("Policy", "vllm"): {"sequences": 512},
+    ("Vllm", "context"): 40960,
+    ("Vllm", "sequences"): 512,
+    ("Vllm", "batch_tokens"): 16384,
+    ("Vllm", "kv_cache_gb"): 48.0,
+    ("Vllm", "tensor_parallel"): 2,
+    ("Vllm", "eager"): True,
+    ("Vllm", "mismatch"): 0.03,
 }
 NAME = "name: letters, digits, `-`, `_`, at most 40"
 _WORDS = {str: "text", int: "whole number", float: "number", bool: "true or false", type(None): "null"}

