@@ -60,6 +60,7 @@ def power(
     never_used: Annotated[
         Many | None, typer.Option(metavar="NAME=RATE", help="The same on never-used problems: truncated=0.1.")
     ] = None,
+    main: Annotated[Many | None, typer.Option(metavar="NAME=RATE", help="The same on the release's main set.")] = None,
     target: Annotated[
         str | None,
         typer.Option(metavar="LOW-HIGH", help="Propose limits that an equal model meets in this share of runs: 0.01-0.025."),
@@ -89,6 +90,7 @@ def power(
         seed_sd=seed_sd or (),
         held_out=held_out or (),
         never_used=never_used or (),
+        main=main or (),
         target=target,
     )
     found = simulate_plan(loaded, settings, fired_rule)

@@ -94,7 +94,12 @@ def _judge_folder(plan: Path | None, run: Path | None, regrade: bool) -> tuple[V
 
     locked, root, options = find_run(plan, run)
     notes = [f"note: {warning}" for warning in locked.warnings]
-    return judge_run(root, locked, options, regrade=regrade), locked.plan, root, notes
+    found = judge_run(root, locked, options, regrade=regrade)
+    if "release" in found.sections and found.sections["release"].compared:
+        from ablation.power.guards import with_false_alarms
+
+        found = with_false_alarms(found, locked.plan)
+    return found, locked.plan, root, notes
 
 
 def _write(root: Path, found: Verdict) -> str | None:

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ablation.plan.rules import COUNT_MEASURES, OPERATORS, Rule
+from ablation.plan.tables import STUDY, Condition, Row, Table, rows_of
 from ablation.power.rates import Mean
 from ablation.power.stages import Measures
+from ablation.verdict.model import REPLICATED
 
 CONTROL_FIRST, CONTROL_SECOND = "CONTROL_NOT_DAMAGED in the first family", "CONTROL_NOT_DAMAGED in the second family"
 NO_STABLE_ARM, NOT_STABLE_AGAIN = "NO_STABLE_ARM", "NOT_STABLE_AGAIN"
@@ -59,21 +61,43 @@ class Decision:
     """Reasons and label of each study."""
 
     reasons: dict[str, np.ndarray]  # name -> bool [S]; several can hold for one study
+    label: np.ndarray  # str [S], by the plan's table
 
     @property
     def replicated(self) -> np.ndarray:
         """bool [S]."""
-        return ~np.logical_or.reduce(list(self.reasons.values()))
+        return self.label == REPLICATED
 
 
-def decide(damaged_SA: np.ndarray, control_again_S: np.ndarray, stable_again_S: np.ndarray) -> Decision:
+def decide(damaged_SA: np.ndarray, control_again_S: np.ndarray, stable_again_S: np.ndarray, table: Table = STUDY) -> Decision:
     """The label of each study from what is damaged: all arms in the first family, control and first stable arm in the second."""
     stable = first_stable(damaged_SA)
-    return Decision(
-        {
-            CONTROL_FIRST: ~damaged_SA[:, 0],
-            CONTROL_SECOND: ~control_again_S,
-            NO_STABLE_ARM: stable < 0,
-            NOT_STABLE_AGAIN: (stable >= 0) & stable_again_S,
-        }
-    )
+    reasons = {
+        CONTROL_FIRST: ~damaged_SA[:, 0],
+        CONTROL_SECOND: ~control_again_S,
+        NO_STABLE_ARM: stable < 0,
+        NOT_STABLE_AGAIN: (stable >= 0) & stable_again_S,
+    }
+    codes: dict[str, np.ndarray] = {"STOPPED": np.zeros(len(damaged_SA), dtype=bool)}  # no run is stopped here
+    for name, found in reasons.items():
+        code = name.split()[0]
+        codes[code] = codes.get(code, False) | found
+    return Decision(reasons, label_of(rows_of("replication", table), codes))
+
+
+def label_of(rows: Sequence[Row], reasons: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The label of the first row that is true, str [S]. A replication's table asks for `reasons` (bool [S]) alone."""
+    conditions = [_holds(row.when, reasons) for row in rows]
+    return np.select(conditions, [row.label for row in rows], default="UNDECIDED")
+
+
+def _holds(condition: Condition | None, reasons: Mapping[str, np.ndarray]) -> np.ndarray:
+    if condition is None:
+        return np.ones_like(next(iter(reasons.values())))
+    if condition.reason is not None:
+        return reasons[condition.reason]
+    inner = [_holds(one, reasons) for one in condition.inner]
+    if condition.all is not None:
+        return np.logical_and.reduce(inner)
+    found = np.logical_or.reduce(inner)
+    return ~found if condition.none is not None else found

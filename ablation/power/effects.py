@@ -1,9 +1,9 @@
 """Effects that a user names, and how they move the rates of a cell.
 
 `ARM.MEASURE=CHANGE`: the change that is expected in one readout against the start, in both families: rollouts for counts, nats
-for `logprob`. ARM is an arm of the plan, `others` (every arm but the control that is not named itself), `held_out` or
-`never_used` (the model that is checked there). A change is spread in proportion: a loss of 10% of all clean rollouts is a loss
-of 10% in every cell.
+for `logprob`. ARM is an arm of the plan, `others` (every arm but the control that is not named itself), `held_out`, `never_used`
+or `main` (the model that is checked there). A change is spread in proportion: a loss of 10% of all clean rollouts is a loss of
+10% in every cell.
 
 - looping: rollouts begin (or cease) to loop; nothing else of them changes.
 - truncated: rollouts run into the cap and give no answer; those that no longer do answer as the start's finished ones do.
@@ -19,11 +19,13 @@ import numpy as np
 
 from ablation.errors import UsageError
 from ablation.plan.model import Plan
+from ablation.plan.phase2 import HeldOut, MainSet, NeverUsed
 from ablation.plan.section import did_you_mean
 from ablation.power.kinds import CUBE
 
 OTHERS = "others"
-SECTIONS = ("held_out", "never_used")
+SECTIONS = ("held_out", "never_used", "main")
+"""Sets on which finished models are compared; `main` is the release's."""
 COUNTS = ("looping", "truncated", "clean")
 """In the order in which they are applied."""
 MEASURES = (*COUNTS, "logprob")
@@ -32,10 +34,17 @@ Effects = dict[str, dict[str, float]]
 """Arm or section -> measure -> expected change."""
 
 
+def section_of(plan: Plan, name: str) -> HeldOut | NeverUsed | MainSet | None:
+    """The plan's section of that name in `SECTIONS`."""
+    if name == "main":
+        return plan.verdict.release.main if plan.verdict.release is not None else None
+    return getattr(plan.verdict, name)
+
+
 def parse_effects(options: Sequence[str], plan: Plan) -> Effects:
     """`["C.clean=-25", "others.logprob=0.01"]` -> effects by arm. Raises `UsageError` that names the option."""
     control = plan.verdict.replication.control
-    sections = [name for name in SECTIONS if getattr(plan.verdict, name) is not None]
+    sections = [name for name in SECTIONS if section_of(plan, name) is not None]
     known = [*plan.arms, *([OTHERS] if OTHERS not in plan.arms else []), *sections]
     named: Effects = {}
     for option in options:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ablation.plan.load import LoadedPlan
+from ablation.plan.phase2 import guard_set
+from ablation.plan.tables import STUDY
 from ablation.power.rates import FIXED
 from ablation.power.reach import Reach, StopJudge, reach
 from ablation.power.settings import Inputs, Settings, inputs
@@ -100,13 +102,19 @@ def _left_out(loaded: LoadedPlan, given: Inputs, calm: Scenario) -> list[str]:
     for name, section in calm.sections.items():
         others = [one for one in section.rules if not one.simulated]
         if others:
-            lines.append(f"Rules of {name} that are not simulated, so fewer studies pass than shown: {_names(others)}.")
+            what = "Guards" if name == "release" else f"Rules of {name}"
+            lines.append(f"{what} that are not simulated, so fewer studies pass than shown: {_names(others)}.")
     if verdict.held_out is not None:
         lines.append("The blinded read is not simulated.")
     if calm.sections:
-        lines.append("Held-out and never-used checks are shown as if they were run in every study, whatever the label.")
-    if verdict.release is not None:
-        lines.append("Release guards are not simulated: the plan does not say on how many rollouts they are measured.")
+        lines.append("The sets of phase 2 are shown as if they were sampled in every study, whatever the label.")
+    if loaded.plan.verdict.replication.table != STUDY:
+        lines.append("The plan's own table of the replication is followed.")
+    if verdict.release is not None and any(guard_set(guard) in ("agent", "safety") for guard in verdict.release.guards):
+        lines.append(
+            "Guards on agent turns and safety prompts are not simulated: nothing is known of the start there. `ablation verdict` "
+            "shows how often an equal model fails each, from the start's own answers."
+        )
     return lines
 
 

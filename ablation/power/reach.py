@@ -45,7 +45,9 @@ class Reach:
 
     @property
     def group(self) -> str:
-        """The list that the rule is in: `stop_rules`, `damage`, `held_out`, `never_used`, `release` or `extension`."""
+        """The list that the rule is in: `stop_rules`, `damage`, `extension`, `selection` or a section of the verdict."""
+        if "main" in self.place or "selection" in self.place:
+            return "main" if "main" in self.place else "selection"
         return str(self.place[1] if self.place[0] == "verdict" else self.place[0])
 
     def as_json(self) -> dict[str, Any]:

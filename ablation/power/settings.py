@@ -12,7 +12,7 @@ import numpy as np
 from ablation.errors import UsageError
 from ablation.plan.load import LoadedPlan
 from ablation.plan.section import did_you_mean
-from ablation.power.effects import COUNTS, SECTIONS, Effects, finite_number, move, parse_effects, parse_spread
+from ablation.power.effects import COUNTS, SECTIONS, Effects, finite_number, move, parse_effects, parse_spread, section_of
 from ablation.power.rates import FIXED, Mean, Rates, assumed_pool, assumed_rates
 from ablation.power.simulate import Model, answers_of_finished
 from ablation.power.target import parse_target
@@ -31,6 +31,7 @@ CONCENTRATION = 2.0
 SECTION_CELL = 2
 """Rollouts of a cell on held-out and never-used problems: the plan has their total alone, and the study had 2."""
 STUDIES = (100, 200_000)
+SECTION_FIELDS = {"held_out": "verdict.held_out", "never_used": "verdict.never_used", "main": "verdict.release.main"}
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Settings:
     seed_sd: Sequence[str] = ()
     held_out: Sequence[str] = ()
     never_used: Sequence[str] = ()
+    main: Sequence[str] = ()
     target: str | None = None
 
 
@@ -74,11 +76,11 @@ def inputs(loaded: LoadedPlan, settings: Settings) -> Inputs:
     rates, notes = _rates(loaded, settings)
     sections = {}
     for name in SECTIONS:
-        section, options = getattr(plan.verdict, name), getattr(settings, name)
+        section, options = section_of(plan, name), getattr(settings, name)
         if section is not None:
             sections[name] = _section_rates(name, options, section.rollouts, rates)
         elif options:
-            raise UsageError(f"--{name.replace('_', '-')} {options[0]}: the plan has no verdict.{name}")
+            raise UsageError(f"--{name.replace('_', '-')} {options[0]}: the plan has no {SECTION_FIELDS[name]}")
     for who, effect in effects.items():
         _check_fit(who, effect, sections.get(who, rates) if who not in plan.arms else rates)
     return Inputs(Model(rates, sections, spread, settings.correlation), effects, target, notes)
@@ -121,7 +123,7 @@ def _rates(loaded: LoadedPlan, settings: Settings) -> tuple[Rates, list[str]]:
 
 
 def _section_rates(name: str, options: Sequence[str], rollouts: int, training: Rates) -> Rates:
-    """Rates on held-out or never-used problems: those of the training cells, unless the options state others."""
+    """Rates on the problems of a section: those of the training cells, unless the options state others."""
     pool, source = training.pooled_C, f"rates as on the training cells, unless --{name.replace('_', '-')} says others"
     if options:
         stated = training.expected()

@@ -136,7 +136,7 @@ def _block(plan: Plan, model: Model, effects: Effects, studies: int, generator: 
         fired_SAR=fired_SAR,
         fired_again=fired_again,
         stable=stable,
-        decision=decide(damaged, fired_again[0].any(axis=1), fired_again[1].any(axis=1)),
+        decision=decide(damaged, fired_again[0].any(axis=1), fired_again[1].any(axis=1), plan.verdict.replication.table),
         sections=sections,
         cut=float(np.concatenate(cut).mean()) if cut else 0.0,
     )
@@ -161,7 +161,8 @@ def _joined(blocks: list[Studies]) -> Studies:
         fired_again=tuple(np.concatenate([block.fired_again[place] for block in blocks]) for place in range(2)),
         stable=np.concatenate([block.stable for block in blocks]),
         decision=Decision(
-            {name: np.concatenate([block.decision.reasons[name] for block in blocks]) for name in blocks[0].decision.reasons}
+            {name: np.concatenate([block.decision.reasons[name] for block in blocks]) for name in blocks[0].decision.reasons},
+            np.concatenate([block.decision.label for block in blocks]),
         ),
         sections={
             name: tuple(measures([block.sections[name][place] for block in blocks]) for place in range(2))

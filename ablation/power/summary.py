@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from ablation.plan.model import Plan
+from ablation.plan.phase2 import guard_set
 from ablation.plan.rules import Rule
+from ablation.plan.tables import labels_of
 from ablation.plan.words import rule_in_words
 from ablation.power.decide import CONTROL_FIRST, CONTROL_SECOND, NO_STABLE_ARM, NOT_STABLE_AGAIN, holds, is_simulated
-from ablation.power.effects import SECTIONS, Effects
+from ablation.power.effects import SECTIONS, Effects, section_of
 from ablation.power.simulate import Model, Studies, simulate
-from ablation.verdict.model import NOT_REPLICATED, REPLICATED
+from ablation.verdict.model import REPLICATED
 
 
 @dataclass(frozen=True)
@@ -118,15 +120,16 @@ def run_scenario(plan: Plan, model: Model, effects: Effects, studies: int, seed:
     runs.append((replication.family, replication.control, Share.of(found.fired_again[0].any(axis=1))))
     again = Share.of(found.fired_again[1][ran].any(axis=1)) if ran.any() else None
     runs.append((replication.family, REPLICATED_ARM, again))
-    replicated = found.decision.replicated
+    labels = labels_of("replication", plan.verdict.replication.table)
     return Scenario(
         effects=effects,
         rules=_damage_rules(plan, model, found),
         any_damage=Share.of(damaged),
         damaged=runs,
-        labels={REPLICATED: Share.of(replicated), NOT_REPLICATED: Share.of(~replicated)},
+        labels={label: Share.of(found.decision.label == label) for label in sorted(labels, key=REPLICATED.__ne__)},
         reasons=[(name.split()[0], text, Share.of(found.decision.reasons[name])) for name, text in _reasons(plan).items()],
-        sections={name: _section(plan, model, found, name) for name in SECTIONS if name in found.sections},
+        sections={name: _section(plan, model, found, name) for name in SECTIONS if name in found.sections}
+        | _guards(plan, model, found),
         cut=found.cut,
         studies=found,
     )
@@ -143,7 +146,9 @@ def _damage_rules(plan: Plan, model: Model, found: Studies) -> list[RuleShare]:
 
 
 def _section(plan: Plan, model: Model, found: Studies, name: str) -> SectionShare:
-    rules: Sequence[Rule] = getattr(plan.verdict, name).rules
+    section = section_of(plan, name)
+    assert section is not None
+    rules: Sequence[Rule] = section.rules
     known = model.sections[name].means
     holding = holds(rules, *found.sections[name], known)
     simulated = np.array([is_simulated(rule, known) for rule in rules], dtype=bool)
@@ -152,6 +157,22 @@ def _section(plan: Plan, model: Model, found: Studies, name: str) -> SectionShar
         for place, (rule, there) in enumerate(zip(rules, simulated, strict=True))
     ]
     return SectionShare(rows, Share.of(holding[:, simulated].all(axis=1)) if simulated.any() else None)
+
+
+def _guards(plan: Plan, model: Model, found: Studies) -> dict[str, SectionShare]:
+    """The guards of a release, each on its own set; those of agent turns and safety prompts are not simulated."""
+    if plan.verdict.release is None:
+        return {}
+    rows, holding = [], []
+    for guard in plan.verdict.release.guards:
+        where = guard_set(guard)
+        share = None
+        if where in found.sections and is_simulated(guard, model.sections[where].means):
+            holding.append(holds([guard], *found.sections[where], model.sections[where].means)[:, 0])
+            share = Share.of(holding[-1])
+        words = f"{rule_in_words(guard, 'the start')} (on {where.replace('_', '-')})"
+        rows.append(RuleShare(guard, words, share is not None, share, {}))
+    return {"release": SectionShare(rows, Share.of(np.logical_and.reduce(holding)) if holding else None)} if rows else {}
 
 
 def _reasons(plan: Plan) -> dict[str, str]:

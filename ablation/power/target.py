@@ -13,8 +13,10 @@ import numpy as np
 
 from ablation.errors import UsageError
 from ablation.plan.model import Plan
+from ablation.plan.phase2 import guard_set
 from ablation.plan.rules import COUNT_MEASURES, OPERATORS, Rule
 from ablation.power.decide import is_simulated, tested
+from ablation.power.effects import section_of
 from ablation.power.simulate import Model, Studies
 from ablation.power.summary import Share
 
@@ -27,7 +29,7 @@ class Proposal:
     """One count rule."""
 
     section: str
-    """`damage`, `held_out` or `never_used`."""
+    """`damage`, `held_out`, `never_used`, `main` or `release`."""
     rule: Rule
     now: Share
     """How often it strikes at the plan's limit."""
@@ -69,9 +71,12 @@ def propose(plan: Plan, model: Model, found: Studies, target: tuple[float, float
             runs = [tested(rule, one, sweep) for one in found.arms] + [tested(rule, one, again) for one in found.again[:1]]
             proposals.append(_propose("damage", rule, np.stack(runs, axis=1), False, target))
     for name, (subject, start) in found.sections.items():
-        for rule in getattr(plan.verdict, name).rules:
-            if _is_count(rule) and is_simulated(rule, model.sections[name].means):
-                proposals.append(_propose(name, rule, tested(rule, subject, start)[:, None], True, target))
+        section = None if name == "main" else section_of(plan, name)  # an equal model is not meant to meet what makes a win
+        guards = [one for one in plan.verdict.release.guards if guard_set(one) == name] if plan.verdict.release else []
+        for group, rules in ((name, section.rules if section is not None else []), ("release", guards)):
+            for rule in rules:
+                if _is_count(rule) and is_simulated(rule, model.sections[name].means):
+                    proposals.append(_propose(group, rule, tested(rule, subject, start)[:, None], True, target))
     return proposals
 
 

@@ -17,7 +17,6 @@ from ablation.errors import IntegrityError
 from ablation.plan.arms import ArmAdam, ArmReward, Clip, KLAnchor
 from ablation.plan.choose import lock_path
 from ablation.plan.cost import SAMPLE_FLOPS, TRAIN_FLOPS, Cost, base_bytes, cost, default_flops, update_sizes
-from ablation.plan.extension import FIRST_STABLE, eligible_checks, extension_family
 from ablation.plan.load import LoadedPlan
 from ablation.plan.locate import locate, resources_of
 from ablation.plan.lock import verify_lock
@@ -25,6 +24,17 @@ from ablation.plan.model import Plan
 from ablation.plan.section import Section
 from ablation.plan.words import number, rule_in_words
 from ablation.report.arm_words import optimizer_in_words
+from ablation.report.phase2_words import (
+    START,
+    TITLE,
+    claim_rows,
+    extension_rows,
+    guard_words,
+    label_rows,
+    phase2_rows,
+    rule_groups,
+    selection_rows,
+)
 
 SAME = "·"
 _PARTS: dict[str, type[Section]] = {"clip": Clip, "kl": KLAnchor, "reward": ArmReward, "optimizer": ArmAdam}
@@ -110,18 +120,17 @@ def rules_of(plan: Plan) -> dict[str, list[dict[str, str]]]:
     def words(rules: list, reference: str | None = None) -> list[dict[str, str]]:
         return [{"name": rule.name, "words": rule_in_words(rule, reference)} for rule in rules]
 
-    verdict = plan.verdict
-    result = {"stop": words(plan.stop_rules), "damage": words(verdict.damage)}
-    if verdict.held_out is not None:
-        read = verdict.held_out.blinded_read
-        result["held_out"] = words(verdict.held_out.rules, "the starting model")
-        result["held_out"].append(
-            {"name": "blinded_read", "words": f"{read.passes} of {read.pairs} pairs pass (else unverified)"}
-        )
-    if verdict.never_used is not None:
-        result["never_used"] = words(verdict.never_used.rules, "the starting model")
-    if verdict.release is not None:
-        result["release"] = words(verdict.release.guards, "the starting model")
+    result = {"stop": words(plan.stop_rules), "damage": words(plan.verdict.damage)}
+    for key, rules, _ in rule_groups(plan):
+        result[key] = words(rules, START)
+        if key == "release":
+            result[key] = [
+                {**row, "words": row["words"] + guard_words(rule)} for row, rule in zip(result[key], rules, strict=True)
+            ]
+        if key == "held_out" and plan.verdict.held_out is not None:
+            read = plan.verdict.held_out.blinded_read
+            row = {"name": "blinded_read", "words": f"{read.passes} of {read.pairs} pairs pass (else unverified)"}
+            result[key].append(row)
     if plan.extension is not None and plan.extension.damage is not None:
         result["extension"] = words(plan.extension.damage)
     return result
@@ -165,11 +174,15 @@ def plan_page(loaded: LoadedPlan, summary: dict[str, Any]) -> RenderableType:
         parts.append(Padding(pairs(notes), (0, 0, 0, 2)))
     section("Schedule", pairs(schedule_rows(plan, summary)))
     if plan.extension is not None:
-        section(EXTENSION_TITLE, pairs(extension_rows(plan)))
+        section(EXTENSION_TITLE, pairs([*extension_rows(plan), *selection_rows(plan)]))
+    if phase2_rows(plan):
+        section(TITLE, pairs(phase2_rows(plan)))
     for key, title in RULE_TITLES.items():
         if summary["rules"].get(key):
             section(title, pairs([(rule["name"], rule["words"]) for rule in summary["rules"][key]]))
-    section("Labels", Text(_labels(plan)))
+    section("Labels: the first that applies", pairs(label_rows(plan)), Text(""), Text(_labels(plan)))
+    if plan.verdict.claims:
+        section("Claims, tested beside the labels", pairs(claim_rows(plan)))
     if summary.get("deviations"):
         rows = [(str(one["number"]), deviation_words(one)) for one in summary["deviations"]]
         section("Deviations: every later label carries them", pairs(rows))
@@ -184,6 +197,8 @@ RULE_TITLES = {
     "damage": "Damage rules: a run is damaged if any of these holds, else stable",
     "held_out": "Held-out (phase 2): a win if all of these hold",
     "never_used": "Never-used (phase 2): confirmed if all of these hold",
+    "selection": "Selection (phase 2): a checkpoint is kept if all of these hold",
+    "main": "Main set (phase 2): rules of the release's win",
     "release": "Release guards: no release unless all of these hold",
     "extension": "Checks of the extension: the run pauses if any of these holds",
 }
@@ -252,36 +267,6 @@ def schedule_rows(plan: Plan, summary: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def extension_rows(plan: Plan) -> list[tuple[str, str]]:
-    """Which arm goes on, for how long, what pauses it and which checkpoints may be chosen; nothing without an extension."""
-    found = plan.extension
-    if found is None:
-        return []
-    first, last = plan.training.updates + 1, found.updates
-    further = f"{first} to {last}" if last > first else f"{last}"
-    arm = "the first stable one in plan order" if found.arms == FIRST_STABLE else ", ".join(found.arms)
-    own = "the damage rules" if found.damage is None else "its own rules"
-    return [
-        ("arm", f"{arm}, in family {extension_family(plan)}"),
-        (
-            "updates",
-            f"{further}, from the last checkpoint and its optimizer state; the cells are "
-            f"shuffled anew every {plan.training.updates}",
-        ),
-        (
-            "checks",
-            f"after {_listed(found.checks)}: {plan.sweep_rollouts} rollouts against the family's sweep; the run pauses if one of "
-            f"{own} holds",
-        ),
-        ("eligible", f"for a later choice: what is saved after {_listed(eligible_checks(found))}, if its check finds no damage"),
-    ]
-
-
-def _listed(updates: list[int]) -> str:
-    words = [str(update) for update in updates]
-    return "update " + words[0] if len(words) == 1 else f"updates {', '.join(words[:-1])} and {words[-1]}"
-
-
 def _sampling(plan: Plan) -> str:
     sampling = plan.sampling
     top_k = sampling.top_k or "all"
@@ -308,15 +293,11 @@ def _intervals(plan: Plan) -> str:
 def _labels(plan: Plan) -> str:
     replication = plan.verdict.replication
     lines = [
-        f"REPLICATED only if {replication.control} is damaged and the first stable arm is stable in both families "
-        f"({plan.main_family}, {replication.family}); otherwise NOT_REPLICATED. Stable arms are not ranked."
+        f"A control that is not damaged is `{replication.control}` without damage in one of {plan.main_family} and "
+        f"{replication.family}; the stable arm is the first one in plan order. Stable arms are not ranked."
     ]
-    if plan.verdict.held_out is not None:
-        lines.append(
-            "Phase 2 needs REPLICATED. Held-out: WIN_VERIFIED with a passed blinded read, else WIN_UNVERIFIED; or NO_WIN."
-        )
-    if plan.verdict.never_used is not None:
-        lines.append("Never-used: CONFIRMED or NOT_CONFIRMED.")
+    if plan.verdict.held_out is not None or plan.verdict.release is not None:
+        lines.append("Phase 2 needs REPLICATED, never-used problems WIN_VERIFIED, a release the selected checkpoint.")
     return "\n".join(lines)
 
 

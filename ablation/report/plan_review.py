@@ -9,14 +9,25 @@ from ablation.plan.cost import update_sizes
 from ablation.plan.load import LoadedPlan
 from ablation.plan.model import Plan
 from ablation.plan.proofs import PROVEN
-from ablation.plan.rules import COUNT_MEASURES, OPERATORS, Rule, StopRule
+from ablation.plan.rules import ALL_COUNTS, OPERATORS, Rule, StopRule
 from ablation.plan.words import number, rule_in_words
 from ablation.power.power import Power
 from ablation.power.reach import Reach
 from ablation.power.summary import Share
 from ablation.report.arm_words import arm_formula, arm_in_words, optimizer_in_words, reward_in_words, symbols
 from ablation.report.checklist import OPEN, checklist
-from ablation.report.plan_page import RULE_TITLES, cost_rows, extension_rows, schedule_rows, shown_value
+from ablation.report.phase2_words import (
+    START,
+    claim_rows,
+    extension_rows,
+    guard_words,
+    label_rows,
+    phase2_rows,
+    rollouts_of_guard,
+    rule_groups,
+    selection_rows,
+)
+from ablation.report.plan_page import RULE_TITLES, cost_rows, schedule_rows, shown_value
 from ablation.report.power_tables import SECTION_TITLES, in_words, share_text, summary_lines
 from ablation.verdict.exact import exact
 from ablation.verdict.model import NOT_REPLICATED, REPLICATED, UNIT_OF_CLAIM
@@ -37,7 +48,12 @@ def review(loaded: LoadedPlan, summary: dict[str, Any], luck: Power, proved: dic
         "rules": rules,
         "verdict": verdict_words(plan, rules),
         "arms": arms_side_by_side(plan, summary["arms"], summary["library"]),
-        "schedule": {"families": drawn(plan), "facts": schedule_rows(plan, summary), "extension": extension_rows(plan)},
+        "schedule": {
+            "families": drawn(plan),
+            "facts": schedule_rows(plan, summary),
+            "extension": [*extension_rows(plan), *selection_rows(plan)],
+            "phase2": phase2_rows(plan),
+        },
         "cost": summary["cost"] | {"facts": cost_rows(plan, summary["cost"])},
         "proofs": proved["proofs"],
         "journal": proved["journal"],
@@ -52,18 +68,12 @@ def review(loaded: LoadedPlan, summary: dict[str, Any], luck: Power, proved: dic
 
 def rules_with_numbers(plan: Plan, reached: list[Reach]) -> list[dict[str, Any]]:
     """Each list of rules: title, and of each rule its words, what share of rollouts its number is, and where it turns."""
-    verdict, start = plan.verdict, "the starting model"
-    turns = {(one.group, one.name): one for one in reached}
+    verdict, turns = plan.verdict, {(one.group, one.name): one for one in reached}
     groups: list[tuple[str, list, str | None, int | None]] = [
         ("damage", verdict.damage, None, plan.sweep_rollouts),
         ("stop_rules", plan.stop_rules, None, None),
     ]
-    for name in ("held_out", "never_used"):
-        section = getattr(verdict, name)
-        if section is not None:
-            groups.append((name, section.rules, start, section.rollouts))
-    if verdict.release is not None:
-        groups.append(("release", verdict.release.guards, start, None))
+    groups += [(key, rules, START, rollouts) for key, rules, rollouts in rule_groups(plan)]
     if plan.extension is not None and plan.extension.damage is not None:
         groups.append(("extension", plan.extension.damage, None, plan.sweep_rollouts))
     result = []
@@ -71,8 +81,8 @@ def rules_with_numbers(plan: Plan, reached: list[Reach]) -> list[dict[str, Any]]
         rows = [
             {
                 "name": rule.name,
-                "words": rule_in_words(rule, reference),
-                "share": share_of_rollouts(rule, plan, rollouts),
+                "words": rule_in_words(rule, reference) + (guard_words(rule) if key == "release" else ""),
+                "share": share_of_rollouts(rule, plan, rollouts_of_guard(plan, rule) if key == "release" else rollouts),
                 "turns": turning_point(rule, turns[key, rule.name]),
             }
             for rule in rules
@@ -90,7 +100,7 @@ def rules_with_numbers(plan: Plan, reached: list[Reach]) -> list[dict[str, Any]]
 def share_of_rollouts(rule: Rule | StopRule, plan: Plan, rollouts: int | None) -> str:
     """The limit in a second unit that is easier to picture: `21 of 348 = 6.0%`; nothing where there is none."""
     limit = rule.limit
-    if rule.measure in COUNT_MEASURES and rule.compare in ("value", "change"):
+    if rule.measure in ALL_COUNTS and rule.compare in ("value", "change"):
         size = abs(int(limit))
         return f"{size} of {rollouts} = {size / rollouts:.1%}" if rollouts else ""
     if rule.measure == "truncated_or_looping_share" and rule.compare == "value" and rule.op in (">", ">="):
@@ -109,7 +119,7 @@ def share_of_rollouts(rule: Rule | StopRule, plan: Plan, rollouts: int | None) -
 
 def turning_point(rule: Rule | StopRule, reached: Reach) -> str:
     """The two neighbouring numbers between which the rule turns; for what is no count, whether the limit itself is in."""
-    whole = rule.measure in COUNT_MEASURES and rule.compare in ("value", "change")
+    whole = rule.measure in ALL_COUNTS and rule.compare in ("value", "change")
     if whole and reached.holds_at is not None and reached.fails_at is not None:
         sign = "+" if rule.compare == "change" else ""
         holds, fails = (f"{int(value):{sign}d}".replace("-", UNICODE_MINUS) for value in (reached.holds_at, reached.fails_at))
@@ -163,20 +173,9 @@ def verdict_words(plan: Plan, rules: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _later(plan: Plan) -> list[dict[str, str]]:
-    """Labels after the headline."""
-    verdict, rows = plan.verdict, []
-    if verdict.held_out is not None:
-        read, count = verdict.held_out.blinded_read, len(verdict.held_out.rules)
-        rules = f"after {REPLICATED}: all {count} held-out rules hold"
-        text = f"{rules}, and {read.passes} of {read.pairs} pairs pass a blinded read. Without the read WIN_UNVERIFIED"
-        rows.append({"label": "WIN_VERIFIED", "text": f"{text}, otherwise NO_WIN."})
-    if verdict.never_used is not None:
-        text = f"all {len(verdict.never_used.rules)} rules hold on never-used problems; otherwise NOT_CONFIRMED."
-        rows.append({"label": "CONFIRMED", "text": text})
-    if verdict.release is not None:
-        text = f"a win on the main set, and every guard holds ({len(verdict.release.guards)}); otherwise NO_RELEASE."
-        rows.append({"label": "RELEASE", "text": text})
-    return rows
+    """Labels after the headline, by their tables, and the claims beside them."""
+    rows = [{"label": name, "text": f"{text}."} for name, text in label_rows(plan)[1:]]
+    return rows + [{"label": f"claim {name}", "text": f"{text}."} for name, text in claim_rows(plan)]
 
 
 def arms_side_by_side(plan: Plan, differences: dict[str, dict[str, Any]], library: dict[str, str]) -> dict[str, Any]:
@@ -242,7 +241,7 @@ def luck_words(loaded: LoadedPlan, found: Power) -> dict[str, Any]:
     calm = found.no_difference
     rules = [_luck(rule.rule.name, rule.words, rule.overall) for rule in calm.rules]
     rules.append(_luck("any of them", "the run is called damaged", calm.any_damage))
-    labels = [_luck(name, "", calm.labels[name]) for name in (REPLICATED, NOT_REPLICATED)]
+    labels = [_luck(name, "", calm.labels[name]) for name in calm.labels]
     labels += [_luck("because", text, share) for _, text, share in calm.reasons]
     sections: list[dict[str, Any]] = []
     for name, section in calm.sections.items():

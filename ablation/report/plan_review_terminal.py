@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ablation.report.checklist import OPEN, by_part
+from ablation.report.phase2_words import TITLE
 from ablation.report.plan_page import (
     EXTENSION_TITLE,
     SAME,
@@ -66,6 +67,7 @@ def _sections(found: dict[str, Any]) -> Iterator[tuple[str, *tuple[RenderableTyp
         *(_under(f"family {one['name']}, seed {one['seed']}", _runs(one["runs"])) for one in schedule["families"]),
         pairs(schedule["facts"]),
         *([_under(EXTENSION_TITLE, pairs(schedule["extension"]))] if schedule["extension"] else []),
+        *([_under(TITLE, pairs(schedule["phase2"]))] if schedule["phase2"] else []),
     )
     yield "Cost, at most: every rollout at the token cap", pairs(found["cost"]["facts"])
     yield (

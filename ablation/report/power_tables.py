@@ -15,9 +15,9 @@ from ablation.power.power import Power
 from ablation.power.rates import FIXED, Rates
 from ablation.power.summary import RuleShare, Scenario, SectionShare, Share
 from ablation.power.target import Proposal
-from ablation.verdict.model import NOT_REPLICATED, REPLICATED
+from ablation.verdict.model import REPLICATED
 
-SECTION_TITLES = {"held_out": "Held-out", "never_used": "Never-used"}
+SECTION_TITLES = {"held_out": "Held-out", "never_used": "Never-used", "main": "Main set", "release": "Release guards"}
 
 
 def power_page(loaded: LoadedPlan, found: Power) -> RenderableType:
@@ -44,8 +44,10 @@ def power_page(loaded: LoadedPlan, found: Power) -> RenderableType:
         tables(_labels(one), _rules(one, control), _runs(one), *_cut(one))
     for name in calm.sections:
         after = None if found.with_effects is None else found.with_effects.sections[name]
-        own = model.sections[name]
-        text = f"{own.total} rollouts each of the start ({_rates(own)}; {own.source}) and of a model that equals it."
+        text = "Each on its own set; a guard fails in the rest of the comparisons."
+        if name in model.sections:
+            own = model.sections[name]
+            text = f"{own.total} rollouts each of the start ({_rates(own)}; {own.source}) and of a model that equals it."
         section(SECTION_TITLES[name], Text(text), _section(calm.sections[name], after))
     if found.inputs.target is not None:
         low, high = found.inputs.target
@@ -69,13 +71,14 @@ def summary_lines(loaded: LoadedPlan, found: Power) -> list[str]:
 
 def in_words(one: Scenario) -> str:
     """The two labels in a sentence."""
-    not_replicated, replicated = (_of_studies(one.labels[label]) for label in (NOT_REPLICATED, REPLICATED))
+    others = [f"{label} would come out in {_of_studies(share)}" for label, share in one.labels.items() if label != REPLICATED]
+    said = ", ".join(others)
+    if REPLICATED not in one.labels:
+        return f"{said}."
+    replicated = _of_studies(one.labels[REPLICATED])
     if one.effects:
-        return f"{NOT_REPLICATED} would come out in {not_replicated}, and {REPLICATED} in {replicated}."
-    return (
-        f"If there were no difference at all, {NOT_REPLICATED} would come out in {not_replicated}, and {REPLICATED}, by luck "
-        f"alone, in {replicated}."
-    )
+        return f"{said}, and {REPLICATED} in {replicated}."
+    return f"If there were no difference at all, {said}, and {REPLICATED}, by luck alone, in {replicated}."
 
 
 def _of_studies(share: Share) -> str:
@@ -145,8 +148,8 @@ def _effects(effects: Effects) -> str:
 
 def _labels(one: Scenario) -> Table:
     table = _table("label (a study can have several reasons)", "share of studies")
-    table.add_row(Text(REPLICATED), Text(share_text(one.labels[REPLICATED])))
-    table.add_row(Text(NOT_REPLICATED), Text(share_text(one.labels[NOT_REPLICATED])))
+    for label, share in one.labels.items():
+        table.add_row(Text(label), Text(share_text(share)))
     for _, text, share in one.reasons:
         table.add_row(Text(f"  because {text}"), Text(share_text(share)))
     return table

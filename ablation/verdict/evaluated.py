@@ -60,6 +60,8 @@ class Compared:
     reused: str | None = None
     """The comparison that the reference was taken over from."""
     details: Mapping[str, Any] = field(default_factory=dict)
+    reference: Outcomes | None = None
+    """The start's answers, where answers are right or wrong."""
 
     def as_json(self) -> dict[str, Any]:
         content: dict[str, Any] = {"set": self.name, "subject": self.subject, "hours": self.hours, "reused": self.reused}
@@ -147,7 +149,8 @@ class Evaluations:
         wrong = self._same_day(name, subject, hours)
         figures, details = self._figures(spec, subject, own, other)
         moved = tuple(self._drift(name, subject))
-        return Compared(name, subject, figures, (), tuple(notes), wrong, hours, moved, details=details, **about)
+        start = None if name in ASIDE else self.outcomes(name, folders[1])
+        return Compared(name, subject, figures, (), tuple(notes), wrong, hours, moved, details=details, reference=start, **about)
 
     def _opened(self, name: str, subject: str) -> int | None:
         begun = (one for one in self.events if (one.get("event"), one.get("set"), one.get("subject")) == (OPENED, name, subject))

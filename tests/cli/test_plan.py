@@ -289,7 +289,7 @@ def test_the_study_plan_can_be_checked_and_locked_here(tmp_path):
     path.write_bytes((PLANS / "tessera.yaml").read_bytes())
     checked = run("check", path)
     assert checked.code == 0
-    assert checked.err.count("not at hand: ") == 5
+    assert checked.err.count("not at hand: ") == 9
     locked = run("lock", path)
     assert locked.code == 0
     assert "owed, so this plan cannot run yet: model.start_adapter" in locked.err

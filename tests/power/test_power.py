@@ -46,10 +46,10 @@ def test_the_whole_answer_is_plain_data(tessera):
     assert labels["REPLICATED"]["share"] + labels["NOT_REPLICATED"]["share"] == pytest.approx(1)
     assert data["with_effects"]["labels"]["REPLICATED"]["share"] > labels["REPLICATED"]["share"] + 0.2
     assert [one["name"] for one in data["stop_rules"]] == ["logprob_fell", "mostly_unfinished", "not_finite"]
-    assert {one["section"] for one in data["proposals"]} == {"damage", "held_out", "never_used"}
-    assert len(data["every_rule"]) == 17
+    assert {one["section"] for one in data["proposals"]} == {"damage", "held_out", "never_used", "release"}
+    assert len(data["every_rule"]) == 30
     left_out = " ".join(data["model"]["left_out"])
-    for words in ("fewer_tokens, notation_kept", "blinded read", "Release guards", "Training seeds", "Stop rules"):
+    for words in ("fewer_tokens, notation_kept", "blinded read", "Guards on agent turns", "Training seeds", "Stop rules"):
         assert words in left_out
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,11 @@ def page(path: Path, width: int = 80) -> str:
 
 def test_golden_page(tmp_path):
     """Kept in plan_page.txt; read every change to it before you keep it."""
-    assert page(write_plan(tmp_path)) == GOLDEN.read_text()
+    path = write_plan(tmp_path)
+    text = page(path).replace(load_plan(path).digest, "0" * 64)  # it changes with the plan language
+    if os.environ.get("UPDATE_GOLDEN"):
+        GOLDEN.write_text(text)
+    assert text == GOLDEN.read_text()
 
 
 @pytest.mark.parametrize("width", [60, 80, 140])
