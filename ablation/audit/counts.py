@@ -159,12 +159,13 @@ def outcomes(rows: Rows, grades: Sequence[Grade | None], loops: dict[str, Any]) 
 def exact_means(values: np.ndarray, parts: Sequence[slice]) -> list[float | None]:
     """The mean of each part, rounded once; None for an empty part; NaN or an infinity where one of its numbers is not finite."""
     found: list[float | None] = []
+    whole = bool(np.isfinite(values).all())
     for part in parts:
         numbers = values[part].tolist()
         if not numbers:
             found.append(None)
             continue
-        if not np.isfinite(values[part]).all():
+        if not whole and not np.isfinite(values[part]).all():
             found.append(float(values[part].sum()))
             continue
         total = math.fsum(numbers)

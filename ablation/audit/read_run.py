@@ -221,8 +221,6 @@ class Run:
         for arm in self.tree.arms:
             if arm in (self.tree.control, stable):
                 found += self._arm(self.tree.second_family, arm, rules)
-        if stable is None and any((one.family, one.label) == (self.tree.main_family, STABLE) for one in found):
-            self.found.lacks(f"{self.tree.second_family}: which arm is replicated is not known yet")
         return found
 
     def _arm(self, family: str, arm: str, rules: list[Mapping[str, Any]]) -> list[OwnArm]:
