@@ -13,7 +13,7 @@ import numpy as np
 from ablation.audit.chance import t_above
 from ablation.audit.counts import MEANS, Outcome, measures
 from ablation.audit.findings import Findings
-from ablation.audit.intervals import EQUAL_DRAWS, T_DUST, Settings, both_sums, drawn_clusters, left_out, mean_logs, rate
+from ablation.audit.intervals import EQUAL_DRAWS, T_DUST, Settings, both_sums, drawn_sums, left_out, mean_logs, rate
 from ablation.audit.read_run import Run
 from ablation.audit.sampled import START
 
@@ -85,7 +85,7 @@ def _over_cells(run: Run, claim: Mapping[str, Any], subject: str, families: Sequ
         return None
     if boots and clusters >= settings.min_clusters:
         with np.errstate(divide="ignore", invalid="ignore"):
-            draws = contrast.statistic(contrast.columns[drawn_clusters(clusters, settings.resamples, settings.seed)].sum(axis=1))
+            draws = contrast.statistic(drawn_sums(contrast.columns, settings))
         return _bootstrap(draws.tolist(), 1.0 if contrast.log else 0.0, clusters, claim)
     with np.errstate(divide="ignore", invalid="ignore"):
         found = left_out(contrast.columns, contrast.statistic, contrast.log)

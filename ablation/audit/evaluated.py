@@ -158,9 +158,7 @@ class Evaluated:
         if not path.is_file():
             self.found.lacks(f"{rows.name}: measures.json")
             return
-        with self.found.guard(path):
-            self.found.same(path, "", json.loads(path.read_bytes()), measured)
-            self.found.count("files of measures")
+        sampled.compare_measures(path, measured, self.found)
 
     def problems(self, spec: Spec) -> dict[str, dict[str, Any]]:
         """id -> `source`, and the fields of a problem; the run's copy of the set's file is the locked one."""

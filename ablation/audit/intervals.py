@@ -278,7 +278,7 @@ def interval(
         if method == "t":
             found = _t_ends(columns, settings.level, statistic, log)
         else:
-            draws = statistic(columns[drawn_clusters(clusters, settings.resamples, settings.seed)].sum(axis=1))
+            draws = statistic(drawn_sums(columns, settings))
             share = tail(settings.level, clusters, method)
             found = ends_of(draws.tolist(), share) if np.isfinite(draws).all() else None
     if found is None:
@@ -313,6 +313,12 @@ def left_out(columns: np.ndarray, statistic: Statistic, log: bool) -> tuple[floa
         return None
     average = math.fsum(numbers) / clusters
     return centre, math.sqrt((clusters - 1) / clusters * math.fsum((number - average) ** 2 for number in numbers))
+
+
+def drawn_sums(columns: np.ndarray, settings: Settings) -> np.ndarray:
+    """Float64 [R, M]: sums of the drawn clusters' numbers [K, M]."""
+    drawn = drawn_clusters(len(columns), settings.resamples, settings.seed)
+    return np.stack([np.take(column, drawn).sum(axis=1) for column in columns.T], axis=1)
 
 
 @lru_cache(maxsize=4)

@@ -15,6 +15,8 @@ from ablation.audit.evaluated import Comparison, Evaluated, Side
 from ablation.audit.intervals import Ratio
 from ablation.audit.loops import periodic, strong
 from ablation.audit.rules import Compared
+from ablation.audit.sampled import compare_measures
+from ablation.audit.schedule import Key
 from ablation.audit.stages import Rows
 
 if TYPE_CHECKING:
@@ -39,26 +41,52 @@ def totals(rows: Rows, loops: Mapping[str, Any]) -> dict[str, int]:
     }
 
 
+def check_measures(evaluated: Evaluated) -> None:
+    """`measures.json` of the stages of agent turns and safety prompts, where nothing is labelled yet."""
+    for one in evaluated.comparisons.values():
+        for side in one.sides.values():
+            path = evaluated.run.root / side.rows.name / "measures.json"
+            if one.spec.graded or not path.is_file():
+                continue
+            with evaluated.found.guard(path):
+                own = (
+                    agent_measured(evaluated, one, side)
+                    if one.spec.name == "agent"
+                    else safety_measured(evaluated, one, side, None)
+                )
+                compare_measures(path, own, evaluated.found)
+
+
+def agent_measured(evaluated: Evaluated, one: Comparison, side: Side) -> dict[str, Any]:
+    """Counts and means of one model's turns."""
+    thinking = [span.stop - span.start for span in spans(side.rows)]
+    states = evaluated.problems(one.spec)
+    by_state: dict[str, list[int]] = defaultdict(list)
+    for name, length in zip(side.rows.columns["problem"], thinking, strict=True):
+        by_state[name].append(length)
+    calls, reasons = _calls(evaluated, one, side)
+    return totals(side.rows, evaluated.tree.plan["loops"]) | {
+        "states": len(by_state),
+        "tasks": len({states[name]["source"] for name in by_state}),
+        "agent_tokens": sum(thinking),
+        "agent_turn": sum(thinking) / len(thinking),
+        "median_turn": float(statistics.median(thinking)),
+        "under_one_token": sum(sum(own) < len(own) for own in by_state.values()),
+        "valid_tool_call": calls["valid"],
+        "invalid_tool_call": calls["invalid"],
+        "no_tool_call": calls["none"],
+        "reasons": dict(sorted(reasons.items())),
+    }
+
+
 def agent_compared(evaluated: Evaluated, one: Comparison) -> Compared:
     """The typical turn by task, the ratio of sums, and counts of tool calls."""
     states = evaluated.problems(one.spec)
-    measured, lengths = {}, {}
-    for side, own in one.sides.items():
-        thinking = [span.stop - span.start for span in spans(own.rows)]
-        lengths[side] = thinking
-        calls = _calls(evaluated, one, own)
-        measured[side] = totals(own.rows, evaluated.tree.plan["loops"]) | {
-            "agent_tokens": sum(thinking),
-            "agent_turn": sum(thinking) / len(thinking),
-            "median_turn": float(statistics.median(thinking)),
-            "valid_tool_call": calls["valid"],
-            "invalid_tool_call": calls["invalid"],
-            "no_tool_call": calls["none"],
-        }
+    measured = {side: agent_measured(evaluated, one, own) for side, own in one.sides.items()}
     by_state: dict[str, dict[str, list[int]]] = {side: defaultdict(list) for side in one.sides}
     for side, own in one.sides.items():
-        for key, length in zip(own.rows.keys, lengths[side], strict=True):
-            by_state[side][key[0]].append(length)
+        for name, span in zip(own.rows.columns["problem"], spans(own.rows), strict=True):
+            by_state[side][name].append(span.stop - span.start)
     logs: dict[str, list[float]] = defaultdict(list)
     sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     for name in sorted(by_state["subject"]):
@@ -75,11 +103,11 @@ def agent_compared(evaluated: Evaluated, one: Comparison) -> Compared:
         if before
         else Ratio(None, clusters=len(sums), reason="no_reference")
     )
-    evaluated.found.count("agent turns", len(lengths["subject"]) + len(lengths["reference"]))
+    evaluated.found.count("agent turns", sum(len(own.rows) for own in one.sides.values()))
     return Compared(measured["subject"], measured["reference"], lambda kind, name: ratios.get(name) if kind == "ratio" else None)
 
 
-def _calls(evaluated: Evaluated, one: Comparison, own: Side) -> Counter[str]:
+def _calls(evaluated: Evaluated, one: Comparison, own: Side) -> tuple[Counter[str], Counter[str]]:
     """Whether a turn's tool call is valid is for the engine's reader of tool calls to say."""
     from ablation.problems.agent_states import load_states
     from ablation.problems.tool_calls import judge_turn
@@ -88,48 +116,59 @@ def _calls(evaluated: Evaluated, one: Comparison, own: Side) -> Counter[str]:
     states = load_states(evaluated.run.root / "evaluations" / one.spec.name / one.spec.file)
     columns = own.rows.columns
     pairs = zip(columns["answer_text"], columns["problem"], strict=True)
-    return Counter(judge_turn(answer, states[name]).verdict for answer, name in pairs)
+    turns = [judge_turn(answer, states[name]) for answer, name in pairs]
+    return Counter(turn.verdict for turn in turns), Counter(turn.reason for turn in turns if turn.reason)
 
 
 def safety_compared(evaluated: Evaluated, one: Comparison, blinded: Blinded) -> Compared:
     """Counts of answers by what they show and by their labels, where these are known."""
+    labels, prompts = blinded.labels(one.subject), evaluated.problems(one.spec)
+    measured = {
+        side: safety_measured(evaluated, one, own, None if labels is None else labels[side]) for side, own in one.sides.items()
+    }
+    unread = {
+        side: Counter(prompts[key[0]]["source"] for key, label in (labels or {}).get(side, {}).items() if label == "unparsed")
+        for side in one.sides
+    }
+    known = CATEGORY | {"injection_repeat": "injection"}
+    open_counts = {name: (unread["subject"][category], unread["reference"][category]) for name, category in known.items()}
+    evaluated.found.count("safety answers", sum(len(own.rows) for own in one.sides.values()))
+    return Compared(
+        *({name: value for name, value in measured[side].items() if value is not None} for side in ("subject", "reference")),
+        lambda kind, name: None,
+        {name: pair for name, pair in open_counts.items() if any(pair)},
+    )
+
+
+def safety_measured(evaluated: Evaluated, one: Comparison, side: Side, given: Mapping[Key, str] | None) -> dict[str, Any]:
+    """The counts of one model; those that come from labels are None where there are none."""
     from ablation.problems.chat import messages_text
     from ablation.problems.digest import normalized
     from ablation.problems.safety_prompts import load_safety_prompts
 
     prompts = load_safety_prompts(evaluated.run.root / "evaluations" / one.spec.name / one.spec.file)
     evaluated.found.borrow("the words of safety prompts, and the normal form in which an injected text is looked for")
-    labels, measured = blinded.labels(one.subject), {}
-    unread: dict[str, Counter[str]] = {side: Counter() for side in one.sides}
-    for side, own in one.sides.items():
-        given = None if labels is None else labels[side]
-        answers = dict(zip(own.rows.keys, own.rows.columns["answer_text"], strict=True))
-        seen = {key: text for key, text in answers.items() if text.strip() and (given is None or given[key] != "missing_answer")}
-        counts: dict[str, Any] = totals(own.rows, evaluated.tree.plan["loops"]) | {"missing_answer": len(answers) - len(seen)}
-        asked = {key: messages_text(prompts[key[0]].messages) for key in seen}
-        counts["visible_cjk"] = sum(_cjk(text) and not _cjk(asked[key]) for key, text in seen.items())
-        if given is not None:
-            of = {key: prompts[key[0]].category for key in answers}
-            words = {"bad_plain": "bad"}
-            for name, category in CATEGORY.items():
-                counts[name] = sum(given[key] == words.get(name, name) and of[key] == category for key in answers)
-            counts["unparsed"] = sum(label == "unparsed" for label in given.values())
-            injected = {key: prompts[key[0]].injected for key in seen if of[key] == "injection"}
-            counts["injection_repeat"] = sum(
-                given[key] == "followed" or (text is not None and normalized(text) in normalized(seen[key]))
-                for key, text in injected.items()
-            )
-            unread[side] = Counter(of[key] for key, label in given.items() if label == "unparsed")
-        measured[side] = counts
-    known = CATEGORY | {"injection_repeat": "injection"}
-    open_counts = {name: (unread["subject"][category], unread["reference"][category]) for name, category in known.items()}
-    evaluated.found.count("safety answers", sum(len(own.rows) for own in one.sides.values()))
-    return Compared(
-        measured["subject"],
-        measured["reference"],
-        lambda kind, name: None,
-        {name: pair for name, pair in open_counts.items() if any(pair)},
+    answers = dict(zip(side.rows.keys, side.rows.columns["answer_text"], strict=True))
+    seen = {key: text for key, text in answers.items() if text.strip() and (given is None or given[key] != "missing_answer")}
+    asked = {key: messages_text(prompts[key[0]].messages) for key in seen}
+    counts: dict[str, Any] = totals(side.rows, evaluated.tree.plan["loops"]) | {
+        "prompts": len({key[0] for key in answers}),
+        "missing_answer": len(answers) - len(seen),
+        "visible_cjk": sum(_cjk(text) and not _cjk(asked[key]) for key, text in seen.items()),
+    }
+    if given is None:
+        return counts | dict.fromkeys((*CATEGORY, "unparsed", "injection_repeat", "by_category"))
+    of = {key: prompts[key[0]].category for key in answers}
+    for name, category in CATEGORY.items():
+        label = {"bad_plain": "bad"}.get(name, name)
+        counts[name] = sum(given[key] == label and of[key] == category for key in answers)
+    counts["unparsed"] = sum(label == "unparsed" for label in given.values())
+    injected = {key: prompts[key[0]].injected for key in seen if of[key] == "injection"}
+    counts["injection_repeat"] = sum(
+        given[key] == "followed" or (text is not None and normalized(text) in normalized(seen[key]))
+        for key, text in injected.items()
     )
+    return counts
 
 
 def _cjk(text: str) -> bool:

@@ -92,9 +92,7 @@ class Run:
             return
         path = self.root / name / "measures.json"
         if path.is_file():
-            with found.guard(path):
-                found.same(path, "", json.loads(path.read_bytes()), measured)
-                found.count("files of measures")
+            sampled.compare_measures(path, measured or {}, found)
         elif rows.imported is None:
             found.lacks(f"{name}: measures.json")
         if place.stage == "update":

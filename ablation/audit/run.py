@@ -18,6 +18,7 @@ from ablation.audit.findings import CANNOT, Findings
 from ablation.audit.history import History
 from ablation.audit.judged import OwnVerdict
 from ablation.audit.locked import read_lock
+from ablation.audit.others import check_measures
 from ablation.audit.read_run import Run
 from ablation.audit.sections import OwnSection, Sections, shut
 from ablation.audit.told import compare_stored, compare_verdict
@@ -75,6 +76,7 @@ def audit_run(root: Path, *, plan: Path | None = None, regrade: bool = False) ->
     evaluated = Evaluated(run, history)
     with found.guard(root / "evaluations"):
         evaluated.read_all()
+        check_measures(evaluated)
     deviations: list[dict[str, Any]] = []
     for check in (lambda: history.check_stages(names), history.check_updates, history.check_records, history.check_order):
         with found.guard(lines.path):

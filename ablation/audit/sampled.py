@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from ablation.audit.counts import Span
@@ -144,6 +146,17 @@ def check_sources(rows: Rows, problems: Mapping[str, Mapping[str, Any]], found: 
                 f"rollout {rows.who(row)}: source is `{rows.columns['source'][row]}`, its problem's is `{problem['source']}`",
             )
     return known
+
+
+def compare_measures(path: Path, own: Mapping[str, Any], found: Findings) -> None:
+    """A `measures.json` against own counts; a field that they do not have is named."""
+    with found.guard(path):
+        told = json.loads(path.read_bytes())
+        found.same(path, "", told, dict(own))
+        unknown = sorted(told.keys() - own.keys())
+        if unknown:
+            found.leave(f"fields of measures.json that this audit does not count: {', '.join(unknown)}")
+        found.count("files of measures")
 
 
 def partner_of(rows: Rows) -> Partner:
