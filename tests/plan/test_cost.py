@@ -20,7 +20,8 @@ def test_the_study():
     bound = cost(plan)
     assert (bound.sweep_rollouts, bound.training_rollouts, bound.readout_rollouts) == (696, 2436, 2436)
     assert bound.rollouts == 5568
-    assert bound.phase2_rollouts == 576
+    # held-out 144, never-used 144, main 236 of each of two models; two checkpoints on 54, each with its start
+    assert bound.phase2_rollouts == 2 * (144 + 144 + 236) + 4 * 54
     assert bound.tokens == 182_452_224
     assert base_bytes(plan) == 55_600_000_000  # the size of the published bf16 weights, 55.6 GB
 

@@ -36,13 +36,17 @@ def test_every_resource_is_found():
         "problems.training",
         "verdict.held_out.problems",
         "verdict.never_used.problems",
+        "verdict.release.main.problems",
+        "verdict.release.agent.states",
+        "verdict.release.safety.prompts",
+        "extension.selection.problems",
     ]
 
 
 def test_the_study_plan_says_what_is_missing(monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     lines = missing_resources(load_plan(PLANS / "tessera.yaml"))
-    assert len(lines) == 5
+    assert len(lines) == 9
     assert lines[0].endswith(f"get it with `hf download Qwen/Qwen3.8-27B --revision {REVISION}`")
     assert lines[1].startswith("model.start_adapter: owed: the LoRA weights of Tessera-27B-B-CJK")
 
