@@ -13,6 +13,7 @@ from typing import Any
 from ablation.plan.cost import update_sizes
 from ablation.plan.locate import resources_of
 from ablation.plan.model import Plan
+from ablation.plan.phase2 import evaluation_sets, guard_set
 from ablation.plan.rules import OPERATORS, Rule, StopRule
 from ablation.plan.words import number
 
@@ -244,7 +245,8 @@ def _blinding(plan: Plan, item: _Part) -> Iterator[Item]:
         False,
         "Nobody reads answers."
         if read is None
-        else f"{read.passes} of {read.pairs} pairs must pass; judges and method are open.",
+        else f"{read.passes} of {read.pairs} pairs must pass, by {read.raters} rater{'s' * (read.raters > 1)}"
+        f"{', a judge model in both orders' * read.both_orders}; who they are is open.",
         "Counts miss a right answer with a wrong reason, and a reader who knows which model wrote it sees what they expect.",
     )
 
@@ -277,14 +279,16 @@ def _analysis(plan: Plan, item: _Part) -> Iterator[Item]:
     yield item(
         "many tests",
         count <= 1 and arms <= 1,
-        f"Damage rules: {count}, and one is enough. Arms that may be stable: {arms}. Limits are not corrected for that.",
+        f"Damage rules: {count}, and one is enough. Arms that may be stable: {arms}. Limits are not corrected for that."
+        + _claims_in_words(plan),
         "Every further rule or arm is one more chance for luck; the section on luck counts all of them together.",
     )
     rules = [*verdict.damage]
     for section in (verdict.held_out, verdict.never_used):
         rules += section.rules if section is not None else []
-    rules += verdict.release.guards if verdict.release is not None else []
-    tested = [rule.name for rule in rules if rule.compare in ("ratio_low", "ratio_high")]
+    if verdict.release is not None:
+        rules += [*verdict.release.guards, *(verdict.release.main.rules if verdict.release.main is not None else [])]
+    tested = list(dict.fromkeys(rule.name for rule in rules if rule.compare.endswith(("_low", "_high"))))
     yield item(
         "intervals",
         True,
@@ -309,12 +313,36 @@ def _analysis(plan: Plan, item: _Part) -> Iterator[Item]:
         "If cells were dealt by hand, the order could be chosen that helps an arm.",
     )
     if verdict.release is not None:
+        sets = evaluation_sets(plan)
+        lost = [one.name for one in verdict.release.guards if guard_set(one).replace("_", "-") not in sets]
         yield item(
             "what release guards are measured on",
-            False,
-            f"Guards: {len(verdict.release.guards)}, without a number of rollouts or a list of tasks.",
+            not lost,
+            f"The plan names no set for {', '.join(lost)}."
+            if lost
+            else f"Guards: {len(verdict.release.guards)}, on {', '.join(dict.fromkeys(map(guard_set, verdict.release.guards)))}.",
             "A guard on few tasks passes by chance.",
         )
+        yield item(
+            "what a win on the main set is",
+            verdict.release.main is not None,
+            f"Rules: {len(verdict.release.main.rules)}, with a table."
+            if verdict.release.main is not None
+            else "The plan names no main set, so no release can come out of it.",
+            "A win that is defined after the numbers are known is found on most sets.",
+        )
+
+
+def _claims_in_words(plan: Plan) -> str:
+    """How the plan's claims are corrected for their number; nothing without claims."""
+    claims = plan.verdict.claims
+    if not claims:
+        return ""
+    plain = [name for name, one in claims.items() if one.correction == "none" and len(one.subjects) > 1]
+    holm = [name for name in claims if name not in plain]
+    said = [f"by Holm or with one arm each: {', '.join(holm)}"] if holm else []
+    said += [f"not corrected over their arms: {', '.join(plain)}"] if plain else []
+    return f" Claims: {len(claims)} ({'; '.join(said)}), not corrected for each other."
 
 
 def _access(plan: Plan, item: _Part) -> Iterator[Item]:

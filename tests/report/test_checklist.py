@@ -107,7 +107,7 @@ def test_owed_files_and_guards():
     assert "model.start_adapter" in found["files at hand"].says
     assert found["held-out problems"].says == "144 rollouts, rules: 5; the problems are owed."
     assert found["intervals"].says.endswith("they decide fewer_tokens.")
-    assert found["what release guards are measured on"].state == OPEN
+    assert found["what release guards are measured on"].state == STATED
 
 
 def test_every_item_says_why_in_one_sentence_and_parts_keep_their_order():
@@ -116,3 +116,22 @@ def test_every_item_says_why_in_one_sentence_and_parts_keep_their_order():
     parts = by_part(found)
     assert [part for part, _ in parts] == ["Design", "Problems", "Arms", "Outcomes", "Size", "Blinding", "Analysis", "Access"]
     assert [item for _, own in parts for item in own] == found
+
+
+def test_the_study_s_plan_says_what_its_release_stands_on():
+    found = {item.topic: item for item in checklist(load_plan(TESSERA).plan)}
+    assert (found["what release guards are measured on"].state, found["what a win on the main set is"].state) == (STATED, STATED)
+    assert found["what release guards are measured on"].says == "Guards: 11, on agent, safety, main."
+    assert found["who reads, and how they are blinded"].says == "10 of 12 pairs must pass, by 1 rater; who they are is open."
+
+
+def test_guards_without_a_set_are_open_and_claims_are_counted(tmp_path):
+    guards = (
+        '  release: {guards: [{name: turns, measure: agent_turn, compare: ratio, op: "<=", limit: 1.25}]}\n'
+        "  claims:\n    more: {subjects: [N, XK], reference: C, measure: clean, side: greater, correction: none}\n"
+        "    same: {subjects: [N], reference: start, measure: logprob, side: two_sided}\n"
+    )
+    found = items(tmp_path, ("  replication: {control", guards + "  replication: {control"))
+    assert found["what release guards are measured on"].says == "The plan names no set for turns."
+    assert (found["what a win on the main set is"].state, found["what release guards are measured on"].state) == (OPEN, OPEN)
+    assert "Claims: 2 (by Holm or with one arm each: same; not corrected over their arms: more)" in found["many tests"].says
