@@ -153,6 +153,11 @@ def compare_measures(path: Path, own: Mapping[str, Any], found: Findings) -> Non
     with found.guard(path):
         told = json.loads(path.read_bytes())
         found.same(path, "", told, dict(own))
+        for name, groups in own.items():
+            if isinstance(groups, dict) and set(told[name]) != set(groups):
+                found.differ(
+                    path, f"{name} has {', '.join(told[name]) or 'nothing'}; the rollouts have {', '.join(groups) or 'nothing'}"
+                )
         unknown = sorted(told.keys() - own.keys())
         if unknown:
             found.leave(f"fields of measures.json that this audit does not count: {', '.join(unknown)}")

@@ -171,6 +171,10 @@ PLAIN = {
         lambda root: edit_json(root / SWEEP / "measures.json", lambda content: content.pop("correct") and None),
         "measures.json: correct is None; the rollouts give 12",
     ),
+    "measures of an effort more": (
+        lambda root: edit_json(root / SWEEP / "measures.json", lambda content: content["by_effort"].update(xhigh={})),
+        "measures.json: by_effort has low, medium, xhigh; the rollouts have low, medium",
+    ),
     "measures are a list": (write(f"{SWEEP}/measures.json", b"[]"), "measures.json:.* is \\[\\]"),
     "a grade": (
         json_fault(f"{READOUT}/grades.json", "rollouts", 2, "status", to="incorrect"),

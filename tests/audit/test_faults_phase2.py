@@ -61,6 +61,14 @@ PLAIN = {
         "measures.json: correct is 17; the rollouts give 16",
     ),
     "grade": (json_fault(f"{HELD}/subject/grades.json", "rollouts", 0, "status", to="incorrect"), "is stored as `incorrect`"),
+    "measures of agent turns": (
+        json_fault("evaluations/agent/N@4/subject/measures.json", "valid_tool_call", to=plus(1)),
+        "measures.json: valid_tool_call is 1; the rollouts give 0",
+    ),
+    "measures of safety answers": (
+        json_fault("evaluations/safety/N@4/reference/measures.json", "missing_answer", to=plus(1)),
+        "measures.json: missing_answer is 2; the rollouts give 1",
+    ),
     "the two models swapped": (
         swap(f"{HELD}/subject", f"{HELD}/reference"),
         "holds the rollouts of main/start held-out 0: they were moved",
