@@ -17,7 +17,7 @@ from ablation.plan.rules import ALL_COUNTS
 from ablation.plan.words import number
 from ablation.verdict import model
 from ablation.verdict.exact import exact
-from ablation.verdict.rules import STATED, RuleResult
+from ablation.verdict.rules import BOUND, STATED, RuleResult
 
 GOOD = (model.STABLE, model.REPLICATED, model.WIN_VERIFIED, model.CONFIRMED, model.RELEASE)
 OPEN = (model.INCOMPLETE, model.UNDECIDED, model.NOT_RUN, model.MISSING, model.WIN_UNVERIFIED)
@@ -74,6 +74,8 @@ def how_computed(groups: Sequence[tuple[str, Sequence[RuleResult]]]) -> list[str
     for _, results in groups:
         for one in results:
             found = one.estimate
+            if one.how == BOUND and found is not None:
+                said.setdefault(f"exact bound, because all {found.clusters} clusters agree", {})[one.rule.name] = None
             if found is None or found.low is None or found.method is None:
                 continue
             text = f"{METHODS[found.method]}, {found.clusters} clusters, {100 * (found.level or 0):g}%"

@@ -12,8 +12,6 @@ from ablation.plan.judging import READ_LABELS
 from ablation.plan.phase2 import guard_set
 from ablation.plan.rules import Rule
 from ablation.plan.tables import labels_of
-from ablation.rollouts.journal_chain import check_journal
-from ablation.rollouts.seen import deviations_of_run
 from ablation.verdict.evaluated import Compared, Evaluations
 from ablation.verdict.gated import why_not_allowed
 from ablation.verdict.labels import Earlier, decide_section, must_hold, read_reason
@@ -23,6 +21,7 @@ from ablation.verdict.model import (
     NOT_RUN,
     SELECTED,
     UNDECIDED,
+    ArmVerdict,
     Missing,
     Reason,
     SectionVerdict,
@@ -34,6 +33,10 @@ SETS = {"held_out": "held-out", "never_used": "never-used", "main": "main", "age
 """Where a rule is measured, as plans say it -> the set, as commands and folders name it."""
 TOO_FEW, SEALED = "READ_TOO_FEW_PAIRS", "READ_SEALED"
 """Reasons of a blinded read that was not made."""
+
+
+Check = Callable[[str, str, int], ArmVerdict | None]
+"""(family, arm, update) -> what the damage rules say of that check of the extension; None if it is not there."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +52,9 @@ class Read:
 class Phase2:
     """Each section of each subject, once."""
 
-    def __init__(self, reader: Evaluations, replication: str, stable_arm: str | None) -> None:
+    def __init__(self, reader: Evaluations, replication: str, stable_arm: str | None, check: Check) -> None:
         """`replication`: the label of the headline; `stable_arm`: the arm that was replicated."""
-        self.reader, self.plan = reader, reader.plan
+        self.reader, self.plan, self.check = reader, reader.plan, check
         self.replication, self.stable_arm = replication, stable_arm
         self.section: Callable[[str, str], SectionVerdict] = cache(self._section)
         self.read: Callable[[str], Read] = cache(self._read)
@@ -241,14 +244,19 @@ def _gone(compared: Compared) -> Reason:
 
 def phase2_of(root: Path, locked: Locked) -> Phase2:
     """Phase 2 of the run in `root`. Raises as `judge_run` does."""
-    from ablation.verdict.run import headline_of
+    from ablation.verdict.run import open_phase2
 
-    journal = check_journal(Path(root), locked.digest)
-    reader = Evaluations(root, locked, journal.events, deviations_of_run(Path(root), locked, journal))
-    headline = headline_of(root, locked)
-    return Phase2(reader, headline.label, headline.stable_arm)
+    return open_phase2(root, locked)
 
 
 def section_label(root: Path, locked: Locked, section: str, subject: str) -> str:
     """The bare label of a section (`held_out`, `never_used`, `main`, `release`) for a subject. Raises as `judge_run` does."""
     return phase2_of(root, locked).section(section, subject).label
+
+
+def selected_subject(root: Path, locked: Locked) -> str | None:
+    """The checkpoint that was selected (`ARM@UPDATES`), None if none was. Raises as `judge_run` does."""
+    if locked.plan.extension is None or locked.plan.extension.selection is None:
+        return None
+    found = phase2_of(root, locked).selection()
+    return found.subject if found.label == SELECTED else None

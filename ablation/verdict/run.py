@@ -31,7 +31,7 @@ from ablation.rollouts.store import read_stage, stage_is_complete
 from ablation.verdict.completeness import check_pairing, check_stage_of_plan, missing_rollouts
 from ablation.verdict.evaluated import Evaluations
 from ablation.verdict.figures import figures_of
-from ablation.verdict.labels import Replication, judge_damage, missing_reasons, replication
+from ablation.verdict.labels import judge_damage, missing_reasons, replication
 from ablation.verdict.locked import Locked
 from ablation.verdict.model import (
     FROM_ROLLOUTS,
@@ -96,7 +96,7 @@ def judge_run(root: Path, locked: Locked, options: str | None = "", *, regrade: 
         sweeps={
             family: reader.sweep(family)[2] for family in dict.fromkeys(family for family, _ in pairs) if reader.sweep(family)
         },
-        sections=Phase2(evaluations, INCOMPLETE if missing else headline.label, headline.stable_arm).sections(),
+        sections=Phase2(evaluations, INCOMPLETE if missing else headline.label, headline.stable_arm, reader.check).sections(),
         audits={f"{family}/{arm}": found for family, arm in pairs if (found := _audit_ranges(reader.run, plan, family, arm))},
         steps={
             f"{family}/{arm}": found
@@ -139,16 +139,18 @@ def _together(reader: _Reader, missing: Collection[Missing]) -> str | None:
     return reader.command("--all") if commands and not reader.imported else None  # each file is imported by itself
 
 
-def headline_of(root: Path, locked: Locked) -> Replication:
-    """The replication alone, as `judge_run` has it. Raises as it does."""
-    return replication(locked.plan, _Reader(root, locked, None).arm)
+def open_phase2(root: Path, locked: Locked) -> Phase2:
+    """Phase 2 of the run in `root`, section by section as it is asked for. Raises as `judge_run` does."""
+    journal = check_journal(Path(root), locked.digest)
+    reader = _Reader(root, locked, None)
+    headline = replication(locked.plan, reader.arm)
+    evaluations = Evaluations(root, locked, journal.events, deviations_of_run(Path(root), locked, journal))
+    return Phase2(evaluations, headline.label, headline.stable_arm, reader.check)
 
 
 def judge_check(root: Path, locked: Locked, family: str, arm: str, update: int) -> ArmVerdict | None:
     """The extension's check of an arm after `update`, from its rollouts; None if it is not whole. Raises as `judge_run` does."""
-    reader = _Reader(root, locked, None)
-    folder = reader.run.check(family, arm, update)
-    return reader.judged(folder, family, arm, ("check", update), check_rules(locked.plan))
+    return _Reader(root, locked, None).check(family, arm, update)
 
 
 def first_stable_arm(root: Path, locked: Locked) -> str | None:
@@ -182,6 +184,7 @@ class _Reader:
         self._claimed: dict[tuple[str, str], Outcomes] = {}
         self.sweep: Callable[[str], tuple[Stage, Outcomes, dict] | None] = cache(self._sweep)
         self.arm: Callable[[str, str], ArmVerdict | None] = cache(self._arm)
+        self.check: Callable[[str, str, int], ArmVerdict | None] = cache(self._check)
         self.problems: Callable[[], dict[str, Problem]] = cache(self._problems)
 
     def missing(self, family: str, arm: str) -> list[Missing]:
@@ -267,6 +270,11 @@ class _Reader:
                 raise IntegrityError(f"{stopped}: says that the run was ended, but {folder} has a readout")
             return ArmVerdict(family, arm, STOPPED, stopped=self._stop(stopped))
         return self.judged(folder, family, arm, ("readout", self.plan.training.updates), self.plan.verdict.damage)
+
+    def _check(self, family: str, arm: str, update: int) -> ArmVerdict | None:
+        """The extension's check of an arm after `update`; None if it is not whole."""
+        folder = self.run.check(family, arm, update)
+        return self.judged(folder, family, arm, ("check", update), check_rules(self.plan))
 
     def judged(self, folder: Path, family: str, arm: str, stage_of: tuple[str, int], rules: list[Rule]) -> ArmVerdict | None:
         """The stage in `folder` (kind and update: `stage_of`) against the family's sweep; None if one of the two is not whole."""

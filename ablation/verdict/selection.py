@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ablation.plan.extension import eligible_checks, extension_family
@@ -16,7 +15,6 @@ from ablation.verdict.evaluated import Compared
 from ablation.verdict.exact import exact
 from ablation.verdict.gated import why_not_allowed
 from ablation.verdict.labels import must_hold
-from ablation.verdict.locked import Locked
 from ablation.verdict.model import (
     INCOMPLETE,
     NONE_ELIGIBLE,
@@ -130,20 +128,8 @@ def selection_of(section: Selection, candidates: Sequence[Candidate]) -> Section
     return SectionVerdict(SELECTED, chosen.required, [why], chosen.subject, candidates=rows)
 
 
-def selected_subject(root: Path, locked: Locked) -> str | None:
-    """The checkpoint that was selected (`ARM@UPDATES`), None if none was. Raises as `judge_run` does."""
-    from ablation.verdict.phase2 import phase2_of
-
-    if locked.plan.extension is None or locked.plan.extension.selection is None:
-        return None
-    found = phase2_of(root, locked).selection()
-    return found.subject if found.label == SELECTED else None
-
-
 def _checks(phase2: Phase2) -> Iterator[tuple[str, int, ArmVerdict | None, Missing | None]]:
     """(arm, update, what the check says, what is missing) of each check whose checkpoint may be chosen, of each extended arm."""
-    from ablation.verdict.run import judge_check
-
     reader, plan = phase2.reader, phase2.plan
     extension, run = plan.extension, reader.run
     assert extension is not None
@@ -155,11 +141,11 @@ def _checks(phase2: Phase2) -> Iterator[tuple[str, int, ArmVerdict | None, Missi
         over = run.extension_stopped(family, arm).is_file()
         for update in eligible_checks(extension):
             if update in made:
-                found = judge_check(run.root, reader.locked, family, arm, update)
+                found = phase2.check(family, arm, update)
                 assert found is not None
                 yield arm, update, found, None
             elif not over:
-                last = judge_check(run.root, reader.locked, family, arm, max(made))
+                last = phase2.check(family, arm, max(made))
                 if last is not None and last.label != STABLE:
                     break  # paused, and nobody went on
                 command = f"ablation run --arm {arm} --continue-to {update}{reader.options or ''}"

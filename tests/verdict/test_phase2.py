@@ -11,9 +11,8 @@ from ablation.files import sha256_file
 from ablation.plan.deviations import record_deviation
 from ablation.study.deviations import take_up_deviations
 from ablation.study.journal import Journal
-from ablation.verdict.phase2 import section_label
+from ablation.verdict.phase2 import section_label, selected_subject
 from ablation.verdict.run import judge_run
-from ablation.verdict.selection import selected_subject
 from tests.blind import made
 from tests.study.evaluations import RULE, lock_phase2, make
 from tests.study.evaluations import write_side as write_one_side
