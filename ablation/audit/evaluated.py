@@ -106,10 +106,15 @@ class Evaluated:
         return [section["effort"]] if "effort" in section else list(section.get("efforts") or own)
 
     def read_all(self) -> None:
-        for folder in sorted(self.run.root.glob("evaluations/*/*")):
-            if folder.is_dir():
-                with self.found.guard(folder):
-                    self._read(folder)
+        folders = [folder for folder in sorted(self.run.root.glob("evaluations/*/*")) if folder.is_dir()]
+        for folder in folders:
+            with self.found.guard(folder):
+                self._read(folder)
+        for folder in folders:
+            one = self.comparisons.get((folder.parent.name, folder.name))
+            if one is not None and len(one.sides) == 2:
+                with self.found.guard(folder / "evaluation.json"):
+                    self._check_record(folder, one)
 
     def _read(self, folder: Path) -> None:
         spec, subject = self.specs.get(folder.parent.name), folder.name
@@ -129,8 +134,6 @@ class Evaluated:
             name, other = (f"evaluations/{spec.name}/{subject}/{side}" for side in ("subject", "reference"))
             sampled.check_pair(name, one.sides["subject"].partner, other, one.sides["reference"].partner, self.found)
             self._check_adapters(one, match[1], int(match[2]))
-            with self.found.guard(folder / "evaluation.json"):
-                self._check_record(folder, one)
 
     def _side(self, one: Comparison, side: str, place: Place) -> None:
         spec, found = one.spec, self.found
@@ -243,9 +246,40 @@ class Evaluated:
             "correct": correct,
         }
         expected |= {"deviations": numbers, "reused": self.reused(one)}
+        expected["drift"] = self._drift(one)
         for name, value in expected.items():
             self.found.same(path, name, told.get(name), value)
         self.found.count("records of comparisons")
+
+    def _drift(self, one: Comparison) -> list[dict[str, Any]]:
+        """The reference against each one that was sampled on the set before it: correct rollouts, and equal ones of one seed."""
+        found, now = [], one.sides["reference"]
+        prefix, source = f"evaluations/{one.spec.name}/", self._source(one)
+        order = {str(record.get("stage")): n for n, record in self.history.of(*COMPLETED)}
+        own = order.get(f"{prefix}{source.subject}/reference", len(self.history.lines.records) + 1)
+        sampled_here = [(n, str(record.get("stage"))) for n, record in self.history.of("stage_sampled")]
+        earlier = [name for n, name in sampled_here if n < own and n == order[name] and name.startswith(prefix)]
+        for subject in (name.split("/")[2] for name in earlier if name.endswith("/reference")):
+            other = self.comparisons.get((one.spec.name, subject))
+            if subject == one.subject or other is None or "reference" not in other.sides:
+                continue
+            before = other.sides["reference"]
+            numbers = [None if side.measures is None else side.measures["correct"] for side in (now, before)]
+            moved = None if None in numbers else numbers[0] - numbers[1]
+            same = sum(before.partner.ids.get(key) == value for key, value in now.partner.ids.items())
+            limit = (self.tree.plan.get("evaluation") or {}).get("drift", 10)
+            flagged = moved is not None and abs(moved) >= limit
+            found.append({"against": subject, "correct": numbers[0], "correct_before": numbers[1], "change": moved})
+            found[-1] |= {"flagged": flagged, "identical": same, "rollouts": len(now.rows)}
+        return found
+
+    def _source(self, one: Comparison) -> Comparison:
+        """The comparison that the reference of this one was sampled for."""
+        seen = {one.subject}
+        while (other := self.reused(one)) is not None and other not in seen and (one.spec.name, other) in self.comparisons:
+            seen.add(other)
+            one = self.comparisons[one.spec.name, other]
+        return one
 
     def _is(self, record: Mapping[str, Any], one: Comparison) -> bool:
         return (record.get("set"), record.get("subject")) == (one.spec.name, one.subject)
@@ -271,11 +305,7 @@ class Evaluated:
         one = self.comparisons.get((name, subject))
         if one is None:
             return None
-        source, seen = one, {subject}
-        while (other := self.reused(source)) is not None and other not in seen and (name, other) in self.comparisons:
-            seen.add(other)
-            source = self.comparisons[name, other]
-        times: list[datetime] = []
+        source, times = self._source(one), list[datetime]()
         for side, own in (("reference", source), ("subject", one)):
             stage = f"evaluations/{name}/{own.subject}/{side}"
             sampled_at = [

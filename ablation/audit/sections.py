@@ -104,6 +104,8 @@ class Sections:
         ruled = [apply(rule, compared) for rule in section["rules"]]
         label = self._decide(name, section.get("table"), ruled, subject)
         read = self.blinded.read(subject) if name == "held_out" else None
+        if name == "held_out" and label == UNDECIDED and self.blinded.opened("held-out", subject) == "SEALED":
+            label = INCOMPLETE  # ratings or the key are missing
         return OwnSection(label, subject, ruled, {SETS[name]: compared}, wrong, read)
 
     def _decide(self, name: str, table: Any, ruled: Sequence[Ruled], subject: str) -> str:

@@ -95,6 +95,10 @@ PLAIN = {
         json_fault(f"{HELD}/evaluation.json", "correct", "subject", to=17),
         "evaluation.json: correct.subject is 17; .* 16",
     ),
+    "record: drift": (
+        json_fault("evaluations/held-out/N@4/evaluation.json", "drift", 0, "identical", to=23),
+        r"evaluation.json: drift\[0\].identical is 23; the rollouts give 24",
+    ),
     "record: deviations": (json_fault(f"{HELD}/evaluation.json", "deviations", to=[1]), r"evaluation.json: deviations is \[1\]"),
     "record removed": (
         remove(f"{HELD}/evaluation.json"),
