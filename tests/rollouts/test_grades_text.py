@@ -1,3 +1,4 @@
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,15 +22,17 @@ def stage_with(rows):
 
 
 @settings(max_examples=60)
-@given(ROWS)
-def test_the_bytes_are_those_of_json(rows):
+@given(ROWS, st.sampled_from([1, 2, 3, 4096]))
+def test_the_bytes_are_those_of_json(rows, together):
     stage, grades = stage_with(rows), [grade for *_, grade in rows]
     expected = [
         {"problem": problem, "effort": effort, "index": index}
         | {name: getattr(grade, name, None) for name in ("status", "extracted", "reason")}
         for index, (problem, effort, grade) in enumerate(rows)
     ]
-    data = record_bytes(stage, Coded.of(grades, key=id), REST)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ablation.rollouts.grades_text._TOGETHER", together)
+        data = record_bytes(stage, Coded.of(grades, key=id), REST)
     assert data == json_bytes(REST | {"rollouts": expected})
     assert rest_if_equal(data, stage, Coded.of(grades)) == REST | {"rollouts": []}
 
