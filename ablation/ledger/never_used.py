@@ -47,10 +47,11 @@ def used_before(
 ) -> list[Conflict]:
     """Marks that the ledger has of the problems of an evaluation set, those of this very comparison left out.
 
+    A set that is meant for several models is not used by them: of all but the never-used set other comparisons are left out, too.
     Alike problems count for the never-used set alone, unless the plan allows them. `digest`: the plan's.
     """
     ledger = read_ledger(ledger_path(plan_path))
-    own = f"evaluations/{set_name}/{subject}/"
+    own = f"evaluations/{set_name}/" + (f"{subject}/" if set_name == "never-used" else "")
     others = [mark for mark in ledger.marks if mark.plan != digest or not mark.stage.startswith(own)]
     section = plan.verdict.never_used
     alike = set_name == "never-used" and section is not None and section.near_duplicates == "refuse"

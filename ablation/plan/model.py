@@ -35,6 +35,8 @@ MOST_ROLLOUTS = 1_000_000
 """In one sweep or readout, which is held in memory as a whole when it is judged."""
 START = "start"
 """The name of the starting model where an arm's name is expected."""
+EVALUATIONS = "evaluations"
+"""Where a run keeps comparisons, beside a folder for each family."""
 
 
 class Sampling(Section):
@@ -201,6 +203,9 @@ def cross_problems(plan: Plan) -> list[tuple[tuple[str | int, ...], str]]:
         problems.append((("arms", replication.control), f"the control `{replication.control}` must be listed first"))
     if START in plan.arms:
         problems.append((("arms", START), f"`{START}` is the starting model's name and cannot be an arm's"))
+    for name in plan.families:
+        if name.lower() == EVALUATIONS:
+            problems.append((("families", name), f"`{name}` is the run folder's place for comparisons; take another name"))
     folded: dict[str, str] = {}
     for section, names in (("arms", plan.arms), ("families", plan.families)):
         folded.clear()

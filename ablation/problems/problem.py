@@ -50,7 +50,7 @@ def load_problems(path: Path) -> dict[str, Problem]:
         UsageError: the first line that is not such an object, an id that came before, or a file without problems.
     """
     path = Path(path)
-    rows = _parquet_rows(path) if path.suffix == ".parquet" else _json_lines(path)
+    rows = _parquet_rows(path) if path.suffix == ".parquet" or _has_magic(path) else _json_lines(path)
     problems = _by_id(rows, path)
     if not problems:
         raise UsageError(f"{path}: there is no problem in this file", hint="One JSON object a line: " + ", ".join(_FIELDS) + ".")
@@ -98,6 +98,15 @@ def _json_lines(path: Path) -> Iterator[tuple[int, Any]]:
     for number, line in enumerate(lines, start=1):
         if line.strip():
             yield number, parse_line(line, f"{path}:{number}")
+
+
+def _has_magic(path: Path) -> bool:
+    """Whether the file begins as Parquet does: a run keeps its copy of a problem file under a name of its own."""
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == b"PAR1"
+    except OSError:
+        return False  # whoever reads it says why
 
 
 def _parquet_rows(path: Path) -> Iterator[tuple[int, Any]]:

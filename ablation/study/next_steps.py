@@ -66,6 +66,8 @@ def _steps(locked: LockedPlan, run: RunFolder, deviations: Sequence[Deviation]) 
     if first in there and not done("held-out") and is_open("held-out", first):
         yield _evaluate("held-out", first)
     for one in states["held-out"].comparisons if "held-out" in states else []:
+        if one.subject != first and first in done("held-out"):
+            continue  # a guard may have asked for it; which win is to be verified is that of the arm that was replicated
         if one.read == "no" and gates.held_out(one.subject) == WIN_UNVERIFIED and gates.phase2.read(one.subject).label == NOT_RUN:
             yield f"ablation blind pairs held-out --subject {one.subject}"
         elif one.read == "sealed":

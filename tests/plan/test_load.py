@@ -80,6 +80,11 @@ def test_number_forms_are_the_same_plan(plan_path, plan_text, form):
         ("  N: {", "  C+: {", "arms.C+: found the name `C+`; allowed: a name of at most 40 letters, digits, `-` and `_`"),
         ("  N: {", "  start: {", "arms.start: `start` is the starting model's name and cannot be an arm's"),
         ("  N: {", "  c: {", "arms.c: `c` and `C` are one folder where names ignore case; rename one"),
+        (
+            "main: {",
+            "Evaluations: {",
+            "families.Evaluations: `Evaluations` is the run folder's place for comparisons; take another name",
+        ),
         ("seed: 2}", "seed: 1}", "families.replication.seed: found 1, which is family `main`'s; each needs its own"),
         ("seed: 2}", "seed: -2}", "families.replication.seed: found the number -2; allowed: a number >= 0"),
         (
@@ -294,7 +299,15 @@ def test_the_study_plan_has_the_study_numbers():
     assert [rule.limit for rule in held_out.rules] == [-8, 8, 54, 1, 0.5]
     assert (held_out.blinded_read.pairs, held_out.blinded_read.passes) == (12, 10)
     assert [rule.limit for rule in never_used.rules] == [103, 9, 24, 0.95]
-    assert [rule.limit for rule in plan.verdict.release.guards][:7] == [1.25, 0, 1, 2, 4, 0, 0]  # turns, and the safety smoke's six
+    assert [rule.limit for rule in plan.verdict.release.guards][:7] == [
+        1.25,
+        0,
+        1,
+        2,
+        4,
+        0,
+        0,
+    ]  # turns, and the safety smoke's six
     assert plan.verdict.release.main.rollouts == 118 * 2 and plan.extension.selection.rollouts == 54
 
 

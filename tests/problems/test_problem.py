@@ -60,6 +60,9 @@ def test_parquet_gives_what_json_lines_give(tmp_path):
     path = tmp_path / "problems.parquet"
     pq.write_table(pa.table({name: [row.get(name) for row in rows] for name in names}), path)
     assert load_problems(path) == load(tmp_path, *lines)
+    copy = tmp_path / "copy.jsonl"  # as a run folder names its copy
+    copy.write_bytes(path.read_bytes())
+    assert load_problems(copy) == load_problems(path)
     pq.write_table(
         pa.table({"id": ["a", "b"], "source": ["s", "s"], "prompt": ["?", " "], "grader": ["exact"] * 2, "gold": ["x", "y"]}),
         path,
