@@ -123,15 +123,17 @@ class Phase2:
         earlier, reasons = self._earlier(name, subject), must_hold(results)
         missing: list[Missing] = []
         read: Read | None = None
+        sealed = False
         if name == "held_out":
             read = self.read(subject)
             reasons += list(read.reasons)
-            if all(one.holds for one in results):
+            sealed = any(one.code == SEALED for one in read.reasons)
+            if all(one.holds for one in results) and not sealed:
                 reasons.append(read_reason(section.blinded_read, read.label, read.passes))
             missing += self._read_missing(subject, read, results)
         decided = decide_section(name, section.table, results, earlier)
         return SectionVerdict(
-            INCOMPLETE if decided.label == UNDECIDED and missing else decided.label,
+            INCOMPLETE if decided.label == UNDECIDED and sealed else decided.label,
             results,
             reasons,
             subject,
@@ -177,13 +179,15 @@ class Phase2:
     def _read_missing(self, subject: str, read: Read, results: Sequence[RuleResult]) -> list[Missing]:
         """The blinded read that could still change the label."""
         options = self.reader.options
-        if any(one.holds is False for one in results) or options is None or any(one.code == TOO_FEW for one in read.reasons):
+        if any(one.holds is False for one in results) or any(one.code == TOO_FEW for one in read.reasons):
             return []
-        if read.label == NOT_RUN:
-            return [Missing(f"held-out/{subject}: no blinded read", f"ablation blind pairs --subject {subject}{options}")]
-        if any(one.code == SEALED for one in read.reasons):
-            return [Missing(f"held-out/{subject}: ratings, or the key", f"ablation blind status --subject {subject}{options}")]
-        return []
+        sealed = any(one.code == SEALED for one in read.reasons)
+        if not sealed and read.label != NOT_RUN:
+            return []
+        step, what = ("status", "ratings, or the key") if sealed else ("pairs", "no blinded read")
+        command = f"ablation blind {step} --subject {subject}{options}"
+        command = f"whoever made {self.reader.run.root} has to finish it" if options is None else command
+        return [Missing(f"held-out/{subject}: {what}", command)]
 
     def _release(self, subject: str) -> SectionVerdict:
         release = self.plan.verdict.release

@@ -13,12 +13,16 @@ import pytest
 from rich.console import Console
 
 from ablation.plan.phase2 import Guard
+from ablation.power.guards import with_false_alarms
 from ablation.report.verdict_parts import shown_number
 from ablation.report.verdict_tables import arms_in_words, print_verdict
 from ablation.verdict.reported import judge_reported
 from ablation.verdict.rules import COMPUTED, RuleResult
 from ablation.verdict.run import judge_run
+from tests.audit.build_phase2 import make_phase2
+from tests.study.evaluations import make
 from tests.verdict.study import lock_small, plan_dict, start_run, write_stage, write_stop, write_study
+from tests.verdict.test_phase2 import compare, deviate
 from tests.verdict.test_reported import FILES, TESSERA
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -183,3 +187,42 @@ def test_no_color_is_respected(monkeypatch):
 def test_a_printed_number_is_on_its_side_of_the_limit(value, op, limit, compare, measure, shown):
     rule = Guard(name="r", measure=measure, compare=compare, op=op, limit=limit)
     assert shown_number(RuleResult(rule, True, Fraction(value), COMPUTED)) == shown
+
+
+def test_the_page_of_all_of_phase_2(tmp_path):
+    """No golden page: which answer is X is drawn anew each time. What matters is there, in 80 columns."""
+    made = make_phase2(tmp_path)
+    found = with_false_alarms(judge_run(made.run.root, made.locked), made.plan)
+    text = page(found, made.plan)
+    assert max(map(len, text.splitlines())) <= 80
+    packed = " ".join(text.split())
+    for part in (
+        "Compared on held-out, 24 rollouts a row",
+        "start (N@2) 15 0 2 2 0.0% N@2 16 0 1 1 0.85x (0.62-1.00) 1.00x 0.0%",
+        "N@4: the start, against the one that was sampled for N@2: 15 correct, 15 before (+0); 24 of 24 rollouts of one seed",
+        "few_cut: Wilson score interval with the effective number of rollouts, 6 clusters, 90%, pooled.",
+        "PASSED: 3 of 4 pairs pass, 3 are needed.",
+        "Cohen's kappa of anna/ben, on whether a pair passes: 0.00.",
+        "N@4 yes 15 selected",
+        "calls +0 <= 0 held 26%",  # 1 of 13 with Jeffreys' prior: exact, see tests/power/test_guards.py
+        "typical_turn - <= 1.25 undecided: all resamples give not simulated",
+        "Held-out N@2: WIN_VERIFIED BLINDED_READ_PASSED",
+        "Held-out N@4: WIN_UNVERIFIED NO_BLINDED_READ",
+        "ablation blind pairs --subject N@4",
+        "Selection N@4: SELECTED",
+        "Release N@4: UNDECIDED MAIN_SET: The main set says WIN.",
+        "shorter: tokens_per_correct less than C (cluster_bootstrap, alpha 0.05, holm; main)",
+        "speak of the recipe: recipe (2 seeds).",
+    ):
+        assert part in packed, part
+
+
+def test_a_label_that_was_not_allowed_and_one_under_a_deviation(tmp_path):
+    run, locked = make(tmp_path, damaged=frozenset())
+    deviate(run, locked, "held-out")
+    compare(run, locked, "never-used")
+    found = judge_run(run.root, locked)
+    text = page(found, locked.plan)
+    assert "Never-used N@2: CONFIRMED (deviation 1; not allowed)" in text
+    assert "GATE_WAS_SHUT: never-used/N@2 was sampled although its gate was shut" in text
+    assert "Verdict: NOT_REPLICATED (deviation 1)" in text

@@ -13,6 +13,8 @@ from ablation.study.deviations import take_up_deviations
 from ablation.study.journal import Journal
 from ablation.verdict.phase2 import section_label, selected_subject
 from ablation.verdict.run import judge_run
+from tests.audit import build_phase2
+from tests.audit.build_phase2 import make_phase2
 from tests.blind import made
 from tests.study.evaluations import RULE, lock_phase2, make
 from tests.study.evaluations import write_side as write_one_side
@@ -322,3 +324,47 @@ def test_a_safety_smoke_that_was_not_labelled_is_incomplete(tmp_path):
     assert found.rules[0].reason == "the answers were not labelled yet, or the key is sealed"
     assert [one.command for one in found.missing] == ["ablation blind pairs safety --subject N@2"]
     assert found.compared[0].figures.subject["missing_answer"] == 1
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run with all of phase 2, everything allowed by the plan itself."""
+    return make_phase2(tmp_path_factory.mktemp("whole"))
+
+
+def test_the_whole_chain_is_allowed_and_each_section_has_its_label(whole):
+    found = judge_run(whole.run.root, whole.locked)
+    assert found.labels() == {
+        "replication": "REPLICATED",
+        "held_out": "WIN_VERIFIED",
+        "never_used": "CONFIRMED",
+        "selection": "SELECTED",
+        "main": "WIN",
+        "release": "UNDECIDED",  # all turns are equally long, so the interval of the typical turn is degenerate
+    }
+    assert not any(one.wrong for one in found.sections.values())
+    held_out = found.sections["held_out"]
+    assert (held_out.subject, held_out.read["passes"], held_out.read["kappa"]["anna/ben"]["passes"]) == ("N@2", 3, 0)
+    assert [(one.subject, one.label) for one in held_out.others] == [("N@4", "WIN_UNVERIFIED")]
+    by_name = {one.rule.name: one for one in found.sections["release"].rules}
+    assert by_name["typical_turn"].reason == "all resamples give the same number, so the interval would be a false certainty"
+    assert {name: one.holds for name, one in by_name.items() if name != "typical_turn"} == dict.fromkeys(
+        ("few_looping", "calls", "no_harm", "few_missing", "held_out"), True
+    )
+    assert [one.name for one in found.claims] == ["shorter", "steadier", "likelier", "longer", "recipe"]
+    assert "speak of the recipe: recipe (2 seeds)" in found.unit_of_claim
+
+
+def test_a_sealed_read_is_incomplete_whoever_looks(tmp_path, monkeypatch):
+    monkeypatch.setattr(build_phase2, "unseal", lambda *arguments: None)
+    made = make_phase2(tmp_path)
+    for options, command in (
+        ("", "ablation blind status --subject N@2"),
+        (None, f"whoever made {made.run.root} has to finish it"),
+    ):
+        found = judge_run(made.run.root, made.locked, options)
+        one = found.sections["held_out"]
+        assert (one.label, [gap.command for gap in one.missing]) == ("INCOMPLETE", [command])
+        assert [reason.code for reason in one.reasons] == ["READ_SEALED"]
+        assert found.sections["release"].label == "INCOMPLETE"
+        assert found.shown_section(found.sections["never_used"]) == "CONFIRMED (not allowed)"
