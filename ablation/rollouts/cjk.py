@@ -32,22 +32,24 @@ def cjk_share(texts: Sequence[str]) -> np.ndarray:
     """Share of CJK letters among the letters of each of N texts, float64 [N]. Linear in their length."""
     shares = np.zeros(len(texts))
     # ASCII has no CJK letter
-    rows = texts.beyond_ascii if isinstance(texts, Texts) else [row for row, text in enumerate(texts) if not text.isascii()]
-    block: list[str] = []
-    first = size = 0
-    for place, row in enumerate(rows, start=1):
-        block.append(texts[row])
-        size += len(block[-1])
-        if size >= _TOGETHER or place == len(rows):
-            shares[rows[first:place]] = _shares(block)
-            block, first, size = [], place, 0
+    if isinstance(texts, Texts):
+        rows, sizes, joined = texts.beyond_ascii, texts.sizes, texts.joined
+    else:
+        rows = np.array([row for row, text in enumerate(texts) if not text.isascii()], dtype=np.int64)
+        sizes = np.array([len(text) for text in texts], dtype=np.int64)
+
+        def joined(rows: np.ndarray) -> tuple[str, np.ndarray]:
+            return "".join([texts[row] for row in rows]), sizes[rows]
+
+    before = np.cumsum(sizes[rows]) - sizes[rows]
+    for block in np.split(rows, np.flatnonzero(np.diff(before // _TOGETHER)) + 1) if len(rows) else ():
+        shares[block] = _shares(*joined(block))
     return shares
 
 
-def _shares(texts: list[str]) -> np.ndarray:
-    """The same for texts of at least one character."""
-    kinds = _kinds_of("".join(texts))
-    starts = np.cumsum([0, *map(len, texts[:-1])])
+def _shares(text: str, lengths: np.ndarray) -> np.ndarray:
+    """The same of texts of at least one character, one after the other."""
+    kinds, starts = _kinds_of(text), np.cumsum(lengths) - lengths
     letters, cjk = (np.add.reduceat(kinds >= kind, starts, dtype=np.int64) for kind in (_LETTER_ONLY, _CJK_LETTER))
     return cjk / np.maximum(1, letters)
 

@@ -85,16 +85,16 @@ class Texts(Sequence[str]):
 
     def __init__(self, array: pa.StringArray) -> None:
         self._array = array
+        _, offsets, data = array.buffers()
+        self._offsets = np.frombuffer(offsets or bytes(4), dtype=np.int32)[array.offset :][: len(array) + 1]
+        self._data = np.frombuffer(data or b"", dtype=np.uint8)
 
     @cached_property
     def beyond_ascii(self) -> np.ndarray:
         """Rows with a character that is not ASCII, int64, sorted."""
-        offsets = np.frombuffer(self._array.buffers()[1], dtype=np.int32)[self._array.offset :][: len(self) + 1]
-        data = self._array.buffers()[2]
-        if data is None:
-            return np.zeros(0, dtype=np.int64)
-        found = np.flatnonzero(np.frombuffer(data, dtype=np.int8)[offsets[0] : offsets[-1]] < 0)
-        return np.unique(np.searchsorted(offsets - offsets[0], found, side="right") - 1)
+        first, last = self._offsets[[0, -1]]
+        found = np.flatnonzero(self._data[first:last] & 0x80)
+        return np.unique(np.searchsorted(self._offsets - first, found, side="right") - 1)
 
     def __len__(self) -> int:
         return len(self._array)
@@ -104,7 +104,22 @@ class Texts(Sequence[str]):
     @overload
     def __getitem__(self, place: slice) -> Texts: ...
     def __getitem__(self, place: Any) -> Any:
-        return Texts(self._array[place]) if isinstance(place, slice) else self._array[int(place)].as_py()
+        if isinstance(place, slice):
+            return Texts(self._array[place])
+        return self._array[int(place)].as_py()
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Bytes of each text, int64 [N]."""
+        return np.diff(self._offsets).astype(np.int64)
+
+    def joined(self, rows: np.ndarray) -> tuple[str, np.ndarray]:
+        """(the texts of `rows`, none of them empty, one after the other; characters of each, int64 [R])."""
+        sizes = self.sizes[rows]
+        ends = np.cumsum(sizes)
+        data = self._data[np.arange(ends[-1]) + np.repeat(self._offsets[rows] - (ends - sizes), sizes)]
+        begins = (data & 0xC0) != 0x80  # all but the bytes that go on with a character
+        return data.tobytes().decode(), np.add.reduceat(begins, ends - sizes, dtype=np.int64)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._array.to_pylist())

@@ -1,6 +1,10 @@
+import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ablation.rollouts.cjk import cjk_share
+from ablation.rollouts.columns import Texts
 
 
 @pytest.mark.parametrize(
@@ -28,3 +32,19 @@ def test_share(text, share):
 
 def test_no_texts():
     assert cjk_share([]).tolist() == []
+
+
+@settings(max_examples=100)
+@given(
+    st.lists(st.text(st.sampled_from(["a", "1", " ", "é", "中", "あ", "\U00020000", "々", "×"]), max_size=6)),
+    st.sampled_from([1, 7, 1 << 18]),
+)
+def test_shares_do_not_depend_on_what_is_looked_at_together(texts, together):
+    expected = [
+        sum(one in "中あ\U00020000々" for one in text) / max(1, sum(one in "aé中あ\U00020000々" for one in text))
+        for text in texts
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ablation.rollouts.cjk._TOGETHER", together)
+        assert cjk_share(texts).tolist() == expected
+        assert cjk_share(Texts(pa.array(texts, type=pa.string()))).tolist() == expected

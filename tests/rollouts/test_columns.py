@@ -47,6 +47,11 @@ def test_texts_are_their_rows_and_know_which_are_not_ascii(rows, cut):
     assert texts == rows and len(texts) == len(rows)
     assert [texts[place] for place in range(len(rows))] == rows
     assert texts.beyond_ascii.tolist() == [place for place, row in enumerate(rows) if not row.isascii()]
+    assert texts.sizes.tolist() == [len(row.encode()) for row in rows]
+    some = [place for place, row in enumerate(rows) if row][::2]
+    if some:
+        text, lengths = texts.joined(np.array(some))
+        assert text == "".join(rows[place] for place in some) and lengths.tolist() == [len(rows[place]) for place in some]
 
 
 def test_columns_are_not_equal_to_one_text():
