@@ -40,6 +40,10 @@ class OwnVerdict:
     sections: dict[str, list[Any]] = field(default_factory=dict)
     claims: dict[str, list[tuple[str, str, float | None]]] = field(default_factory=dict)
     """Claim -> (subject, label, adjusted p) of each."""
+    sweeps: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Family -> measures of its sweep."""
+    audits: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    """`family/arm` -> share of its weights -> [lowest, highest] over the updates before its readout."""
 
 
 def settings_of(tree: LockedTree) -> Settings:

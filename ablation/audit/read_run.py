@@ -258,6 +258,29 @@ class Run:
         compared = self.compared(name, f"{self.stages[name].place.family}/{START}/sweep", "cell", rules)
         return None if compared is None else judged.judge(rules, compared)
 
+    def sweeps(self, arms: Sequence[OwnArm]) -> dict[str, Mapping[str, Any]]:
+        """Family -> measures of its sweep, as far as a verdict looks at it."""
+        looked_at = {self.tree.main_family, self.tree.second_family, *(one.family for one in arms)}
+        found = {family: self.stages.get(f"{family}/{START}/sweep") for family in looked_at}
+        return {family: one.measures for family, one in found.items() if one is not None and one.whole and one.measures}
+
+    def audit_ranges(self, stable_arm: str | None) -> dict[str, dict[str, list[float]]]:
+        """`family/arm` -> name of a share -> its lowest and highest over the updates before the readout."""
+        found: dict[str, dict[str, list[float]]] = {}
+        pairs = [(self.tree.main_family, arm) for arm in self.tree.arms]
+        pairs += [(self.tree.second_family, arm) for arm in self.tree.arms if arm in (self.tree.control, stable_arm)]
+        for family, arm in pairs:
+            if self.tree.arms[arm].get("external") is not None:
+                continue
+            audits = self.audits.get(f"{family}/{arm}", {})
+            kept = [audit["weights"] for k, audit in sorted(audits.items()) if k <= self.tree.updates]
+            ranges = {}
+            for name in ("negative_share", "net_share", "truncated_share", "kl_share"):
+                values = [weights[name] for weights in kept if weights[name] is not None]
+                ranges |= {name: [min(values), max(values)]} if values else {}
+            found |= {f"{family}/{arm}": ranges} if ranges else {}
+        return found
+
     def check_extension(self) -> None:
         """`check.json` of each check, and stop rules."""
         extension = self.tree.plan.get("extension")

@@ -31,6 +31,11 @@ def compare_verdict(where: str, told: Mapping[str, Any], own: OwnVerdict, tree: 
         compare_sections(where, told["sections"], own.sections, found, source)
     if "claims" in told:
         compare_claims(where, told["claims"], own.claims, found, source)
+    for name, numbers in (("sweeps", own.sweeps), ("audits", own.audits)):
+        if name in told:
+            found.same(where, name, {key: told[name].get(key) for key in numbers}, numbers, source=source)
+            for key in sorted(told[name].keys() - numbers.keys()):
+                found.differ(where, f"{name} has {key}, of which nothing is here")
     found.count("labels", 1 + len(own.arms))
 
 

@@ -296,6 +296,14 @@ PLAIN = {
         json_fault("verdict.json", "arms", 1, "ratios", "tokens_per_correct", "high", to=plus(0.001)),
         "main/N: ratios.tokens_per_correct.high is",
     ),
+    "verdict: a sweep": (
+        json_fault("verdict.json", "sweeps", "main", "clean", to=11),
+        "sweeps.main.clean is 11; this audit finds 12",
+    ),
+    "verdict: range of an audit": (
+        json_fault("verdict.json", "audits", "main/C", "negative_share", 1, to=0.9),
+        r"audits.main/C.negative_share\[1\] is 0.9; this audit finds",
+    ),
     "verdict: stable arm": (json_fault("verdict.json", "stable_arm", to="X"), "stable_arm is `X`; this audit finds `N`"),
     "verdict: reasons": (json_fault("verdict.json", "reasons", to=[]), "verdict.json: reasons is"),
     "verdict: an arm left out": (
