@@ -105,11 +105,13 @@ def power(
 
 
 def refuse_idle_rules(loaded: LoadedPlan) -> None:
-    """Raise `PlanError` that names every rule of the plan that cannot both hold and not hold."""
+    """Raise `PlanError` that names every rule that cannot both hold and not hold, and every row of a table that never decides."""
+    from ablation.power.idle import idle_rows
     from ablation.power.reach import reach
     from ablation.training.stops import fired_rule
 
-    loaded.refuse([(one.place, one.problem) for one in reach(loaded.plan, fired_rule) if one.problem])
+    rules = [(one.place, one.problem) for one in reach(loaded.plan, fired_rule) if one.problem]
+    loaded.refuse([*rules, *idle_rows(loaded.plan)])
 
 
 def limits_between(loaded: LoadedPlan) -> list[str]:

@@ -197,3 +197,28 @@ def _settled(facts: Facts, fact: Fact, labels: Sequence[str]) -> Iterator[Facts]
 def _named(fact: Fact) -> str:
     kind, name = fact
     return f"label of {name}" if kind == "label" else f"{kind} {name}"
+
+
+def deciding_rows(rows: Sequence[Row], facts: Facts, most: int = 20_000) -> set[int]:
+    """Places of the rows that decide for some completion of `facts`; all of them if that takes more than `most` steps to see."""
+    found: set[int] = set()
+    steps = 0
+
+    def walk(facts: Facts, first: int) -> None:
+        nonlocal steps
+        steps += 1
+        if len(found) == len(rows) or steps > most:
+            return
+        for place in range(first, len(rows)):
+            said = holds(rows[place].when, facts)
+            if said is True:
+                found.add(place)
+                return
+            if said is None:
+                fact = next(_unknown(rows[place].when, facts))
+                for completed in _settled(facts, fact, asked(rows, fact[1]) if fact[0] == "label" else ()):
+                    walk(completed, place)
+                return
+
+    walk(facts, 0)
+    return set(range(len(rows))) if steps > most else found
