@@ -235,9 +235,7 @@ EVALUATIONS = {
 def draw_evaluations(seed: int, training: int) -> dict[str, list[Problem]]:
     """Every set of `EVALUATIONS`; no problem is in two of them or among the first `training` ones of `draw_problems`."""
     seen = {problem.prompt for problem in draw_problems(seed, training)}
-    return {
-        name: _draw(seed, ("problem", name), one.letter, one.count, seen, one.terms) for name, one in EVALUATIONS.items()
-    }
+    return {name: _draw(seed, ("problem", name), one.letter, one.count, seen, one.terms) for name, one in EVALUATIONS.items()}
 
 
 def _draw(
