@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from ablation.errors import IntegrityError
 from ablation.files import sha256_file
+from ablation.ledger.ledger import ledger_path, read_ledger
 from ablation.measures.drift import Drift, drift
 from ablation.measures.measure import measure
 from ablation.plan.deviations import Deviation, opened_by
@@ -145,6 +146,7 @@ class Evaluations:
             return Compared(name, subject, missing=tuple(Missing(gap, command) for gap in gaps if gap), **about)
         own, other = (self._stage(one) for one in folders)
         notes = check_pairing(other, own, folders[0], f"{name}/{subject}", "reference", "subject")
+        notes += self._ledgers_say(name, subject)
         hours = comparison_hours(self.events, name, subject)
         wrong = self._same_day(name, subject, hours)
         figures, details = self._figures(spec, subject, own, other)
@@ -228,6 +230,18 @@ class Evaluations:
             "(evaluation.same_day_hours), and no deviation opens `same-day`."
         )
         return (Reason("NOT_THE_SAME_DAY", text),)
+
+    def _ledgers_say(self, name: str, subject: str) -> list[str]:
+        """Never-used problems that the ledger beside the plan has an earlier mark of than this comparison's own."""
+        if name != "never-used":
+            return []
+        ledger, own = read_ledger(ledger_path(self.locked.path)), f"evaluations/{name}/{subject}/"
+        marks = enumerate(ledger.marks)
+        first = next((at for at, one in marks if one.plan == self.locked.digest and one.stage.startswith(own)), 0)
+        section = self.plan.verdict.never_used
+        alike = section is not None and section.near_duplicates == "refuse"
+        found = replace(ledger, marks=ledger.marks[:first]).conflicts(self.problems(name).values())
+        return [f"{name}/{subject}: not new: {one.in_words()}" for one in found if alike or not one.near]
 
     def _drift(self, name: str, subject: str) -> list[Drift]:
         found, folder = [], self.run.evaluated_reference(name, subject)

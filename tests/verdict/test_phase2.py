@@ -8,7 +8,9 @@ import pytest
 
 from ablation.errors import IntegrityError
 from ablation.files import sha256_file
+from ablation.ledger.ledger import ledger_path, write_mark
 from ablation.plan.deviations import record_deviation
+from ablation.problems.problem import load_problems
 from ablation.study.deviations import take_up_deviations
 from ablation.study.journal import Journal
 from ablation.verdict.phase2 import section_label, selected_subject
@@ -368,3 +370,20 @@ def test_a_sealed_read_is_incomplete_whoever_looks(tmp_path, monkeypatch):
         assert [reason.code for reason in one.reasons] == ["READ_SEALED"]
         assert found.sections["release"].label == "INCOMPLETE"
         assert found.shown_section(found.sections["never_used"]) == "CONFIRMED (not allowed)"
+
+
+def test_the_ledger_says_that_a_never_used_problem_was_used_before_but_not_after(tmp_path):
+    run, locked = make(tmp_path)
+    compare(run, locked, "never-used")
+    problems = list(load_problems(run.set_problems("never-used")).values())
+    path = ledger_path(locked.path)
+
+    def mark(plan, stage, some):
+        write_mark(path, plan=plan, study="some", stage=stage, use="evaluated", problems=some)
+
+    mark("0" * 64, "main/C/readout", problems[:1])
+    mark(locked.digest, "evaluations/never-used/N@2/reference", problems)
+    mark("1" * 64, "main/C/update-1", problems[1:2])
+    (note,) = (one for one in section(run, locked, "never_used").compared[0].notes if "not new" in one)
+    assert note.startswith("never-used/N@2: not new: ")
+    assert "main/C/readout" in note
