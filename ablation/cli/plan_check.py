@@ -47,6 +47,7 @@ def checked_plan(file: Path) -> LoadedPlan:
     plan = loaded.plan
     faults += problem_faults(resources_of(plan), plan.problems.cells, file)
     faults += set_faults(plan, file)
+    faults += deal_faults(plan, file)
     faults += model_problems(plan, file)
     faults += seed_faults(plan)
     faults += effort_faults(plan, file)
@@ -171,6 +172,31 @@ def set_faults(plan: Plan, plan_path: Path) -> list[Found]:
             found = " ".join(error.lines())
         if found:
             faults.append((("verdict", "release", name, field), found))
+    return faults
+
+
+def deal_faults(plan: Plan, plan_path: Path) -> list[Found]:
+    """Numbers of rollouts that do not go into the problems and efforts of their set; found now, not when arms are trained."""
+    from ablation.errors import UsageError
+    from ablation.plan.locate import locate
+    from ablation.plan.phase2 import evaluation_sets
+    from ablation.problems.problem import load_problems
+
+    faults: list[Found] = []
+    for one in evaluation_sets(plan).values():
+        path = locate(one.resource, plan_path)
+        if one.total is None or one.name == "safety" or one.resource.owed is not None or not os.path.exists(path):
+            continue
+        try:
+            cells = len(load_problems(path)) * len(one.efforts)
+        except UsageError:
+            continue  # `problem_faults` has said so
+        if one.total % cells:
+            text = (
+                f"found {one.total} rollouts for {cells} cells ({cells // len(one.efforts)} problems, {len(one.efforts)} efforts)"
+            )
+            at = (*one.field.split(".")[:-1], "rollouts")
+            faults.append((at, f"{text}; each cell gets equally many, so it is a multiple of {cells}"))
     return faults
 
 

@@ -88,12 +88,25 @@ def test_a_trained_problem_under_another_id_is_found_in_a_never_used_set(tmp_pat
     assert "verdict.never_used.problems: 19 of these problems are trained on: new-0, new-1, new-10, new-11, new-12" in said
 
 
+def test_rollouts_that_cannot_be_dealt_over_a_set_are_found_before_anything_is_trained(tmp_path):
+    fresh = json.dumps({"id": "new", "source": "s", "prompt": "Name a cat.", "grader": "exact", "gold": "Tom"}) + "\n"
+    (tmp_path / "new.jsonl").write_text(fresh)
+    place = f"{{at: new.jsonl, sha256: {hashlib.sha256(fresh.encode()).hexdigest()}}}"
+    rule = '{name: right, measure: correct, compare: change, op: ">=", limit: -1}'
+    never = f"  never_used: {{rollouts: 4, problems: {place}, rules: [{rule}]}}\n"
+    said = lock(tmp_path, TEXT + never)
+    assert (
+        "verdict.never_used.rollouts: found 4 rollouts for 3 cells (1 problems, 3 efforts); each cell gets equally many" in said
+    )
+    assert lock(tmp_path, TEXT + never.replace("rollouts: 4", "rollouts: 4, efforts: [low, medium]")) == ""
+
+
 def test_a_ledger_that_lacks_a_stage_of_a_run_beside_it_proves_no_problem_new(tmp_path):
     fresh = json.dumps({"id": "new", "source": "s", "prompt": "Name a cat.", "grader": "exact", "gold": "Tom"}) + "\n"
     (tmp_path / "new.jsonl").write_text(fresh)
     never = f"""
   never_used:
-    rollouts: 4
+    rollouts: 3
     problems: {{at: new.jsonl, sha256: {hashlib.sha256(fresh.encode()).hexdigest()}}}
     rules: [{{name: more_right, measure: correct, compare: change, op: ">=", limit: -1}}]
 """
