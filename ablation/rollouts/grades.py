@@ -28,7 +28,6 @@ from ablation.rollouts.columns import Coded
 from ablation.rollouts.folder import grades_file, stage_file
 from ablation.rollouts.grades_text import record_bytes, rest_if_equal
 from ablation.rollouts.stage import Stage
-from ablation.rollouts.thinking import split
 
 GRADES_VERSION = 1
 SLOW = ("math", "reasoning_gym", "code")
@@ -123,7 +122,7 @@ def answers(stage: Stage, problems: Mapping[str, Problem]) -> Asked:
 
     Raises `IntegrityError`: a rollout's problem is unknown or has another source, or an answer is stored where there can be none.
     """
-    thinking = split(stage)
+    thinking = stage.thinking
     visible = thinking.closed | ~thinking.opened
     known = [problems.get(name) for name in stage.problem.values]
     sources = {source: place for place, source in enumerate(stage.source.values)}

@@ -16,7 +16,6 @@ from ablation.rollouts.columns import Coded, numbered
 from ablation.rollouts.grades import failed_rows, grade_rows
 from ablation.rollouts.loops import find_loops
 from ablation.rollouts.stage import Stage
-from ablation.rollouts.thinking import split
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ def outcomes(
         IncompleteError: a grader failed on some rows (a failure is never a wrong answer).
         IntegrityError: as `grades.answers`.
     """
-    thinking = split(stage)
+    thinking = stage.thinking
     visible = thinking.closed | ~thinking.opened
     said = grade_rows(stage, problems) if grades is None else grades if isinstance(grades, Coded) else Coded.of(grades, key=id)
     failed = [stage.name(row) for row in failed_rows(said)]

@@ -14,6 +14,7 @@ from ablation.errors import IntegrityError
 from ablation.rollouts.columns import Coded, Texts
 from ablation.rollouts.imported import SLACK, is_retokenized
 from ablation.rollouts.schema import Rollout, StageInfo
+from ablation.rollouts.thinking import Thinking, split
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,11 @@ class Stage:
     def cell(self) -> np.ndarray:
         """A number for each (problem, effort), in their order, int64 [N]."""
         return self.problem.codes * len(self.effort.values) + self.effort.codes
+
+    @cached_property
+    def thinking(self) -> Thinking:
+        """Where the thinking of each rollout starts and ends."""
+        return split(self)
 
     @cached_property
     def by_key(self) -> np.ndarray:

@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ablation.rollouts.stage import Stage
+if TYPE_CHECKING:
+    from ablation.rollouts.stage import Stage
 
 _BLOCK = 1 << 15
 """Tokens that are summed together, so that they stay in the processor's cache."""
@@ -98,7 +100,7 @@ def _means(values: np.ndarray, start: np.ndarray, counts: np.ndarray) -> np.ndar
 
 
 def split(stage: Stage) -> Thinking:
-    """The thinking of every rollout of `stage`."""
+    """The thinking of every rollout of `stage`, which keeps it as `stage.thinking`."""
     begin, end = stage.offsets[:-1], stage.offsets[1:]
     after_open = _first(np.flatnonzero(stage.token_ids == stage.info.think_open_id), begin, end) + 1
     opened = stage.prompt_opens_thinking | (after_open <= end)
