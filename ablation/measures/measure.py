@@ -15,37 +15,42 @@ from ablation.rollouts.means import mean
 from ablation.rollouts.outcomes import Outcomes
 
 OTHER_COUNTS = ("finished", "periodic", "strong", "stopped_in_thinking")
+_COUNTS = tuple(dict.fromkeys((*COUNT_MEASURES, *OTHER_COUNTS)))
+_VALUES = ("correct", "thinking_length", "total_tokens", "logprob", "top_entropy", "top_mass", "cjk_share")
 
 
 def measure(outcomes: Outcomes) -> dict[str, Any]:
     """The content of `measures.json`; `runs/README.md` names every field. Row order does not matter."""
     (efforts, effort), (sources, source) = numbered(outcomes.effort), numbered(outcomes.source)
     cell = numbered(outcomes.problem)[1] * len(efforts) + effort
-    result = _group(outcomes, cell)
+    columns = {name: getattr(outcomes, name) for name in (*_COUNTS, *_VALUES)}
+    result = _group(columns, cell)
     for name, labels, place in (("by_effort", efforts, effort), ("by_source", sources, source)):
-        groups = {str(label): place == number for number, label in enumerate(labels)}
-        result[name] = {label: _group(outcomes.take(rows), cell[rows]) for label, rows in groups.items()}
+        result[name] = {}
+        for number, label in enumerate(labels):
+            rows = place == number
+            result[name][str(label)] = _group({one: values[rows] for one, values in columns.items()}, cell[rows])
     return result
 
 
-def _group(outcomes: Outcomes, cell: np.ndarray) -> dict[str, Any]:
-    """`cell`: a number for the cell of each rollout."""
-    clean, correct = outcomes.clean, int(outcomes.correct.sum())
-    thought = outcomes.thinking_length > 0
-    total = int(outcomes.total_tokens.sum())
+def _group(columns: dict[str, np.ndarray], cell: np.ndarray) -> dict[str, Any]:
+    """`columns`: those of `Outcomes` that count; `cell`: a number for the cell of each rollout."""
+    clean, correct = columns["clean"], int(columns["correct"].sum())
+    thought = columns["thinking_length"] > 0
+    total = int(columns["total_tokens"].sum())
     return {
-        "rollouts": len(outcomes),
+        "rollouts": len(cell),
         "cells": len(np.unique(cell)),
-        **{name: int(getattr(outcomes, name).sum()) for name in COUNT_MEASURES + OTHER_COUNTS},
+        **{name: int(columns[name].sum()) for name in _COUNTS},
         "with_thinking": int(thought.sum()),
         "total_tokens": total,
-        "thinking_tokens": int(outcomes.thinking_length.sum()),
+        "thinking_tokens": int(columns["thinking_length"].sum()),
         "tokens_per_correct": total / correct if correct else None,
-        "clean_length": _mean(outcomes.thinking_length[clean]),
-        "logprob": _mean(outcomes.logprob[thought]),
-        "top20_entropy": _mean(outcomes.top_entropy[thought]),
-        "top20_mass": _mean(outcomes.top_mass[thought]),
-        "cjk_share": float(np.median(outcomes.cjk_share[clean])) if clean.any() else None,
+        "clean_length": _mean(columns["thinking_length"][clean]),
+        "logprob": _mean(columns["logprob"][thought]),
+        "top20_entropy": _mean(columns["top_entropy"][thought]),
+        "top20_mass": _mean(columns["top_mass"][thought]),
+        "cjk_share": float(np.median(columns["cjk_share"][clean])) if clean.any() else None,
     }
 
 
