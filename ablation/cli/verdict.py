@@ -29,8 +29,9 @@ def verdict(
 
     Exit 6: data are missing or undecided, so there is no verdict; the message says what to run.
     """
-    from ablation.errors import UsageError
+    from ablation.errors import ExitCode, UsageError
 
+    differs = None
     if measures is not None and run is not None:
         raise UsageError("--measures judges reported figures and --run a run folder; say one of them")
     if measures is not None and regrade:
@@ -44,12 +45,16 @@ def verdict(
         said = [note] if note else []
     else:
         found, judged, root, said = _judge_folder(plan, run, regrade)
-        written = _write(root, found)
-        extra = {"run": str(root), "written": written is None}
+        differs = None if regrade else _stored_labels(root, found)
+        guest = plan is None and run is not None  # somebody else's folder: what is in it is evidence
+        written = None if guest or differs else _write(root, found)
+        extra = {"run": str(root), "written": not (guest or differs or written)}
         said += [written] if written else []
     if expect is not None:
         _check_label(expect, judged)
     code, message = _outcome(found, expect, judged)
+    if differs:
+        code, message = ExitCode.INTEGRITY, [differs, *message]
     if as_json:
         content = found.as_json() | extra | {"exit_code": int(code), "warnings": said}
         typer.echo(json.dumps(content, ensure_ascii=False, allow_nan=False))
@@ -100,6 +105,34 @@ def _judge_folder(plan: Path | None, run: Path | None, regrade: bool) -> tuple[V
 
         found = with_false_alarms(found, locked.plan)
     return found, locked.plan, root, notes
+
+
+def _stored_labels(root: Path, found: Verdict) -> str | None:
+    """What to say if `verdict.json` of the same state of the run has other labels than its rollouts give."""
+    from ablation.files import parse_json
+    from ablation.rollouts.folder import RunFolder
+
+    path = RunFolder(root).verdict
+    if not path.is_file():
+        return None
+    own = found.as_json()
+    try:
+        stored = parse_json(path.read_bytes())
+        told = [stored["labels"], {(one["family"], one["arm"]): one["label"] for one in stored["arms"]}]
+        if stored["journal"] != own["journal"] or stored["plan"] != own["plan"]:
+            return None  # of an earlier state of the run
+    except (ValueError, KeyError, TypeError):
+        return f"{path}: is not a verdict as this program writes it, so it was edited; it is left as it is"
+    given = [own["labels"], {(one["family"], one["arm"]): one["label"] for one in own["arms"]}]
+    for stored_labels, labels in zip(told, given, strict=True):
+        for name in labels:
+            if name in stored_labels and stored_labels[name] != labels[name]:
+                of = name if isinstance(name, str) else "/".join(name)
+                return (
+                    f"{path}: says {stored_labels[name]} of {of}, and the rollouts give {labels[name]}: it was edited, or "
+                    "another version of this program wrote it; it is left as it is (remove it to have it written anew)"
+                )
+    return None
 
 
 def _write(root: Path, found: Verdict) -> str | None:

@@ -13,9 +13,12 @@ from rich.text import Text
 
 from ablation.measures.bootstrap import REASONS
 from ablation.plan.external import external_sentence
+from ablation.plan.judging import REPLICATION_REASONS
 from ablation.plan.model import Plan
+from ablation.plan.tables import STUDY
 from ablation.report.arm_words import arm_in_words
 from ablation.report.phase2_tables import claims, phase2_parts, section_label
+from ablation.report.phase2_words import table_words
 from ablation.report.terminal import Page, clean
 from ablation.report.verdict_parts import NOTHING, Command, indented, plain_table, ratio, rules, shown, signed, style, titled
 from ablation.verdict import model
@@ -133,13 +136,19 @@ def meaning(verdict: Verdict, plan: Plan) -> str:
     """What the headline's label says, in words that need no other page."""
     families = f"{plan.main_family} and {plan.verdict.replication.family}"
     asked = f"The contrast asked for (the control damaged and another arm stable, in both {families})"
-    return {
-        model.REPLICATED: f"{asked} appeared.",
-        model.NOT_REPLICATED: f"{asked} did not appear.",
+    said = {
         model.UNDECIDED: f"{asked} may have appeared or not: a number that decides it is missing or undefined.",
         model.INCOMPLETE: f"{asked} cannot be judged yet.",
         model.NOT_RUN: f"{asked} was not judged.",
-    }[verdict.label]
+    }
+    if verdict.label in said:
+        return said[verdict.label]
+    found = any(one.code in REPLICATION_REASONS for one in verdict.reasons)
+    text = f"{asked} {'did not appear' if found else 'appeared'}."
+    table = plan.verdict.replication.table
+    if table == STUDY:
+        return text
+    return f"{text} The plan's own table makes that {verdict.label}: {table_words('replication', table)}."
 
 
 def arms_in_words(plan: Plan) -> Group:

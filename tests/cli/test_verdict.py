@@ -15,7 +15,7 @@ from ablation.cli.verdict import verdict
 from ablation.errors import IntegrityError, UsageError
 from ablation.files import json_bytes
 from tests.study.evaluations import make
-from tests.verdict.study import lock_small, start_run, write_stage, write_study
+from tests.verdict.study import lock_small, plan_dict, start_run, write_stage, write_study
 from tests.verdict.test_phase2 import compare, write_side
 
 ROOT = Path(__file__).parents[2]
@@ -58,7 +58,7 @@ def test_a_run_folder_alone_is_enough(study, tmp_path):
     shutil.move(study.root, moved)
     shutil.rmtree(tmp_path / "plans")
     content = json.loads(call("--run", moved, "--json").stdout)
-    assert (content["label"], content["written"], content["exit_code"]) == ("REPLICATED", True, 0)
+    assert (content["label"], content["written"], content["exit_code"]) == ("REPLICATED", False, 0)
 
 
 def test_json_is_one_object_and_says_what_the_tables_say(study):
@@ -115,6 +115,48 @@ def test_a_folder_of_somebody_else_is_not_finished_by_a_command_of_the_reader(st
     assert f"Next: whoever made {study.root} has to finish it" in result.stderr
     content = json.loads(call("--run", study.root, "--json", code=6).stdout)
     assert content["next_command"] is None
+
+
+@pytest.mark.parametrize(
+    ("damaged", "label", "contrast"),
+    [(set(), "INCONCLUSIVE", "did not appear"), ({("main", "C"), ("replication", "C")}, "REPLICATED", "appeared")],
+)
+def test_a_label_of_the_plans_own_table_says_what_made_it(tmp_path, monkeypatch, damaged, label, contrast):
+    rows = [
+        {"label": "INCONCLUSIVE", "when": {"reason": "CONTROL_NOT_DAMAGED"}},
+        {
+            "label": "NOT_REPLICATED",
+            "when": {"any": [{"reason": one} for one in ("NO_STABLE_ARM", "NOT_STABLE_AGAIN", "STOPPED")]},
+        },
+        {"label": "REPLICATED"},
+    ]
+    own = plan_dict()["verdict"]
+    own["replication"]["table"] = rows
+    locked = lock_small(tmp_path / "plans", verdict=own)
+    write_study(start_run(tmp_path / "runs" / "small", locked), locked, damaged)
+    monkeypatch.chdir(tmp_path)
+    page = " ".join(call("--expect", label).stdout.split())
+    assert f"in both main and replication) {contrast}. The plan's own table makes that {label}: INCONCLUSIVE if" in page
+
+
+def test_an_edited_label_is_found_and_evidence_is_left_as_it_is(study):
+    call()
+    kept = study.verdict.read_bytes()
+    study.verdict.write_bytes(kept.replace(b'"REPLICATED"', b'"NOT_REPLICATED"'))
+    edited = study.verdict.read_bytes()
+    assert edited != kept
+    for arguments in ((), ("--run", study.root)):
+        result = call(*arguments, code=3)
+        assert (
+            f"{study.verdict}: says NOT_REPLICATED of replication, and the rollouts give REPLICATED: it was edited"
+            in result.stderr
+        )
+        assert study.verdict.read_bytes() == edited
+
+
+def test_somebody_elses_folder_is_not_written_to(study):
+    assert json.loads(call("--run", study.root, "--json").stdout)["written"] is False
+    assert not study.verdict.exists()
 
 
 def test_nothing_run_yet_is_exit_6(study):
