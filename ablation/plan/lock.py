@@ -196,8 +196,9 @@ def verify_lock(path: Path, *, resources: bool = False) -> LockedPlan:
             hint=f"Use the version that locked it: ablation {lock.content['packages'].get('ablation')}.",
         )
     if differences:
-        names = ", ".join(line.strip().split(":")[0] for line in differences)
-        warnings.append(f"fields that did not exist when the plan was locked, each at its default: {names}")
+        names = [line.strip().split(":")[0] for line in differences]
+        shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        warnings.append(f"fields that did not exist when the plan was locked, each at its default: {shown}")
     warnings += _engine_warnings(lock)
     locked = LockedPlan(plan, path, data, lock, warnings)
     if resources:
