@@ -24,7 +24,7 @@ from ablation.verdict.model import (
     Reason,
 )
 from ablation.verdict.rules import Figures, RuleResult, judge
-from ablation.verdict.tables import Decided, Facts, asked, decide
+from ablation.verdict.tables import Decided, Facts, asked, decide, possible_labels
 
 Earlier = dict[str, tuple[str, Sequence[str]]]
 """What `of` may name -> (its label, the labels that it can have)."""
@@ -48,6 +48,8 @@ class Replication:
     needed: list[tuple[str, str]] = field(default_factory=list)
     """(family, arm) pairs that are not there, and that the next step needs."""
     undecided: list[tuple[str, str]] = field(default_factory=list)
+    ruled_out: bool = False
+    """Whether REPLICATED can no longer come out, whatever is still missing."""
     decided: Decided | None = None
     """What the plan's table says; None while results that it needs are not there."""
 
@@ -96,13 +98,16 @@ def replication(plan: Plan, verdict_of: Callable[[str, str], ArmVerdict | None])
     elif not blocked:
         text = f"No arm beside the control `{control}` was stable in {first}."
         found.reasons.append(Reason("NO_STABLE_ARM", text, first))
+    rows, so_far = rows_of("replication", plan.verdict.replication.table), {one.code for one in found.reasons}
     if found.needed:
+        possible = {code: True if code in so_far else None for code in REPLICATION_REASONS}
+        found.ruled_out = bool(so_far) and REPLICATED not in possible_labels(rows, Facts(reasons=possible))
         return found
     unknown = _may_be_found(plan, found, blocked)
-    said = {one.code for one in found.reasons}
-    facts = Facts(reasons={code: True if code in said else None if code in unknown else False for code in REPLICATION_REASONS})
-    found.decided = decide(rows_of("replication", plan.verdict.replication.table), facts)
+    facts = Facts(reasons={code: True if code in so_far else None if code in unknown else False for code in REPLICATION_REASONS})
+    found.decided = decide(rows, facts)
     found.label = found.decided.label
+    found.ruled_out = bool(so_far) and found.label not in (REPLICATED, UNDECIDED)
     if found.label == UNDECIDED or not found.reasons:
         for family, arm in found.undecided:
             one = verdict_of(family, arm)
@@ -160,7 +165,7 @@ def merged(reasons: Iterable[Reason]) -> list[Reason]:
 def missing_reasons(text: str, headline: Replication) -> list[Reason]:
     """Why there is no label yet, and whether REPLICATED is ruled out by what is there: no later result takes that back."""
     found = [Reason("MISSING", text)]
-    if headline.reasons and headline.label != REPLICATED:
+    if headline.ruled_out:
         why = " ".join(one.text for one in merged(headline.reasons))
         found.append(Reason("REPLICATED_RULED_OUT", f"REPLICATED can no longer come out, whatever is still missing. {why}"))
     return found

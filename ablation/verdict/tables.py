@@ -57,6 +57,11 @@ def decide(rows: Sequence[Row], facts: Facts) -> Decided:
     return Decided(label, place, _why(rows, place))
 
 
+def possible_labels(rows: Sequence[Row], facts: Facts) -> set[str]:
+    """Every label that some completion of `facts` gives."""
+    return {label for label, _ in _outcomes(rows, facts)}
+
+
 def holds(condition: Condition | None, facts: Facts) -> bool | None:
     """Whether `condition` is true, None if what is unknown may decide it."""
     if condition is None:

@@ -387,3 +387,20 @@ def test_the_ledger_says_that_a_never_used_problem_was_used_before_but_not_after
     (note,) = (one for one in section(run, locked, "never_used").compared[0].notes if "not new" in one)
     assert note.startswith("never-used/N@2: not new: ")
     assert "main/C/readout" in note
+
+
+def test_a_replication_s_own_table_gives_the_headline(tmp_path):
+    table = [
+        {"label": "UNSTABLE", "when": {"any": [{"reason": "NO_STABLE_ARM"}, {"reason": "NOT_STABLE_AGAIN"}]}},
+        {"label": "NO_CONTRAST", "when": {"reason": "CONTROL_NOT_DAMAGED"}},
+        {"label": "REPLICATED"},
+    ]
+    verdict = lock_phase2(tmp_path / "other").plan.model_dump(mode="json", exclude_unset=True)["verdict"]
+    verdict["replication"]["table"] = table
+    run, locked = make(tmp_path, damaged=frozenset({("main", "C")}), verdict=verdict)
+    found = judge_run(run.root, locked)
+    assert (found.label, found.sections["held_out"].label) == ("NO_CONTRAST", "NOT_RUN")
+    for stage in run.readout("replication", "N").iterdir():
+        stage.unlink()
+    found = judge_run(run.root, locked)
+    assert (found.label, [one.code for one in found.reasons]) == ("INCOMPLETE", ["MISSING", "REPLICATED_RULED_OUT"])
