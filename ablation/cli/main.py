@@ -16,6 +16,7 @@ from ablation.cli import (
     arms,
     audit,
     blind,
+    doctor,
     evaluate,
     grade,
     import_rollouts,
@@ -66,6 +67,7 @@ app.add_typer(plan.app, name="plan")
 app.add_typer(arms.app, name="arms")
 app.add_typer(audit.app, name="audit")
 app.add_typer(blind.app, name="blind")
+app.command("doctor")(doctor.doctor)
 app.command("evaluate")(evaluate.evaluate)
 app.command("grade")(grade.grade)
 app.command("import")(import_rollouts.import_rollouts)

@@ -17,7 +17,7 @@ class Vllm(Section):
     sequences: int = Field(default=256, ge=1, le=65536)
     """Rollouts decoded at one time; the others wait."""
     batch_tokens: int = Field(default=8192, ge=1, le=2**20)
-    """Tokens computed in one step of the engine, those of prompts included."""
+    """Tokens computed in one step of the engine; at least `context` are, as no prompt is computed in pieces."""
     kv_cache_gb: PositiveFloat = 4.0
     """Memory for keys and values, in 10^9 bytes on each device: it must hold at least one rollout of `context` tokens."""
     tensor_parallel: int = Field(default=1, ge=1, le=1024)

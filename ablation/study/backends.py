@@ -80,6 +80,7 @@ def need_vllm() -> None:
 def _with_vllm(plan, folders, prompts, reporter, trainer, record) -> tuple[Backend, dict[str, Any], dict[str, Any]]:
     from ablation.policy.vllm.client import EngineClient
     from ablation.policy.vllm.policy import VllmPolicy, engine_settings
+    from ablation.policy.vllm.preflight import preflight
 
     assert plan.policy.vllm is not None
     context = plan.policy.vllm.context
@@ -89,8 +90,12 @@ def _with_vllm(plan, folders, prompts, reporter, trainer, record) -> tuple[Backe
     client = EngineClient(engine_settings(plan, folders.base))
     try:
         policy = VllmPolicy(plan, trainer, client, folders.end_ids, [prompts[cell].ids for cell in prompts.cells])
-        policy.hand_over()
+        proof = preflight(policy)
     except BaseException:
         client.close()
         raise
-    return policy, record | policy.engine_record(), {}
+    reporter.say(
+        f"vLLM samples what is trained: {proof['mismatch']:.2g} nats apart in the mean (bound {proof['bound']:g}); "
+        f"{proof['same_seed_identical']:.0%} of rollouts are the same when sampled again"
+    )
+    return policy, record | policy.engine_record(), {"preflight": proof}

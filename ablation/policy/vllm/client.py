@@ -80,6 +80,11 @@ class EngineClient:
         """Process id of the engine, and of its process group."""
         return self._process.pid
 
+    @property
+    def alive(self) -> bool:
+        """Whether there is an engine to ask."""
+        return self._end.alive
+
     def ask(self, request: Any, told: Callable[[Alive | Finished], None] | None = None) -> Any:
         """Have `request` carried out; `told` is given what comes before it is done. Returns what the engine answered.
 

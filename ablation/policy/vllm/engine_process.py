@@ -127,6 +127,8 @@ class Engine:
             max_model_len=settings.context,
             max_num_seqs=settings.sequences,
             max_num_batched_tokens=settings.batch_tokens,
+            # A prompt in pieces draws from its seed's stream for each piece: the CPU build breaks over it, a GPU winds it back.
+            enable_chunked_prefill=False,
             kv_cache_memory_bytes=settings.kv_cache_bytes,
             tensor_parallel_size=settings.tensor_parallel,
             enforce_eager=settings.eager,

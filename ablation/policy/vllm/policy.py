@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ablation.errors import EngineFailed, IntegrityError, UsageError
+from ablation.files import parse_json
 from ablation.plan.arms import Adam
 from ablation.plan.model import Plan
+from ablation.plan.model_files import BASE_CONFIG
 from ablation.policy.base import Progress, SampledTokens, SampleRequest, ScoreRow, TrainRow, UpdateStats
 from ablation.policy.vllm.client import EngineClient, EngineRefused
 from ablation.policy.vllm.messages import Adapter, Alive, EngineSettings, Finished, Load, Sample, SamplingValues
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from ablation.policy.local import LocalPolicy
 
 ENGINE_FACTS = ("context", "kv_block", "lora_dtype", "chunked_prefill", "async_scheduling", "prefix_caching", "logprobs_mode")
+ROUNDING = 1e-6
+"""If the trainer's logprobs change by more (nats) and the engine's stay the same to the last bit, it has an old adapter."""
 RAM_DISK = Path("/dev/shm")
 MISMATCH = {"float32": 1e-3, "bfloat16": 0.05}
 """Bounds of `policy.vllm.mismatch` where the plan gives none, by dtype (nats)."""
@@ -31,12 +35,13 @@ def engine_settings(plan: Plan, base: Path) -> EngineSettings:
     """What the plan says of the engine."""
     vllm = plan.policy.vllm
     assert vllm is not None
+    context = vllm.context or base_context(base)
     return EngineSettings(
         model=str(base),
         dtype=plan.model.dtype,
-        context=vllm.context,
+        context=context,
         sequences=vllm.sequences,
-        batch_tokens=vllm.batch_tokens,
+        batch_tokens=max(vllm.batch_tokens, context or 0),  # a prompt is never computed in pieces
         kv_cache_bytes=round(vllm.kv_cache_gb * 1e9),
         tensor_parallel=vllm.tensor_parallel,
         eager=vllm.eager,
@@ -44,6 +49,14 @@ def engine_settings(plan: Plan, base: Path) -> EngineSettings:
         lora_rank=plan.model.lora.rank,
         top_logprobs=plan.sampling.top_logprobs,
     )
+
+
+def base_context(base: Path) -> int | None:
+    """Most tokens, prompt included, that the model in `base` was made for; None if its config does not say."""
+    config = parse_json((base / BASE_CONFIG).read_bytes())
+    config = config.get("text_config") or config
+    found = config.get("max_position_embeddings")
+    return found if isinstance(found, int) else None
 
 
 class VllmPolicy:
@@ -123,7 +136,8 @@ class VllmPolicy:
         sampled = self.sample_with(requests, probe_values(tokens, self.values.top_logprobs), adapter)
         rows = tuple(ScoreRow(end, one.token_ids) for end, one in zip(ends, sampled, strict=True))
         logprobs_K = np.concatenate([one.logprobs for one in sampled]).astype(np.float64)
-        return Compared(rows, logprobs_K, np.concatenate(self.trainer.score(list(rows))))
+        processed = all((one.top_mass > 1 - 1e-6).all() for one in sampled)
+        return Compared(rows, logprobs_K, np.concatenate(self.trainer.score(list(rows))), processed)
 
     def load_into_engine(self, digest: str) -> Adapter:
         """Load the trainer's adapter under a name and an id of its digest; the engine reads it from memory where that can be."""
@@ -152,7 +166,7 @@ class VllmPolicy:
             if other == digest or not np.array_equal(canary.sampler, earlier.sampler):
                 continue
             moved = float(np.abs(canary.trainer - earlier.trainer).mean())  # of the same tokens: the engine chose them alike
-            if moved > self.bound:
+            if moved > ROUNDING:
                 raise IntegrityError(
                     f"adapters {other[:12]} and {digest[:12]} differ by {moved:.2g} nats on the same tokens for the trainer, and "
                     "not at all for vLLM: it goes on with an old adapter",

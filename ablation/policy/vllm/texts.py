@@ -40,6 +40,7 @@ class Compared:
     rows: tuple[ScoreRow, ...]
     sampler: np.ndarray
     trainer: np.ndarray
+    processed: bool = False  # the probed values took all probability from the other tokens: logprobs are not raw
 
     @property
     def mismatch(self) -> float:
