@@ -209,12 +209,18 @@ class Sections:
         required = next(one["required"] for one in candidates if one["subject"] == chosen)
         return OwnSection("SELECTED", chosen, required, wrong=wrong, candidates=candidates)
 
+    def _extended(self, extension: Mapping[str, Any]) -> list[str]:
+        """Arms whose checkpoints may be chosen: those that the plan extends; all, if that is the first stable arm and none is."""
+        arms = extension.get("arms", "first_stable")
+        named = [self.headline.stable_arm] if arms == "first_stable" else arms
+        return [arm for arm in self.tree.arms if named == [None] or arm in named]
+
     def _eligible(self, extension: Mapping[str, Any]) -> tuple[list[str], bool, bool]:
         """(checkpoints whose check found no damage, whether a check is still missing, whether there is any check)."""
         family = extension.get("family") or self.tree.main_family
         allowed = extension["eligible"] if extension.get("eligible") is not None else extension["checks"]
         stable, missing, some = [], False, False
-        for arm in self.tree.arms:
+        for arm in self._extended(extension):
             made = {k: self.evaluated.run.check_label(family, arm, k) for k in extension["checks"]}
             made = {k: label for k, label in made.items() if label is not None}
             if not made:

@@ -13,7 +13,7 @@ from ablation.plan.phase2 import guard_set
 from ablation.plan.rules import Rule
 from ablation.plan.tables import labels_of
 from ablation.verdict.evaluated import Compared, Evaluations
-from ablation.verdict.gated import why_not_allowed
+from ablation.verdict.gated import not_as_planned, why_not_allowed
 from ablation.verdict.labels import Earlier, decide_section, must_hold, read_reason
 from ablation.verdict.locked import Locked
 from ablation.verdict.model import (
@@ -117,10 +117,10 @@ class Phase2:
                 missing=compared.missing,
                 wrong=wrong,
                 compared=(compared,),
-                reasons=[_gone(compared)],
+                reasons=[*not_as_planned(self, name, subject, compared), _gone(compared)],
             )
         results = self._results(section.rules, compared.figures)
-        earlier, reasons = self._earlier(name, subject), must_hold(results)
+        earlier, reasons = self._earlier(name, subject), not_as_planned(self, name, subject, compared) + must_hold(results)
         missing: list[Missing] = []
         read: Read | None = None
         sealed = False
@@ -218,6 +218,8 @@ class Phase2:
         label = INCOMPLETE if decided.label == UNDECIDED and missing else decided.label
         there = tuple(one for one in compared.values() if one is not None)
         wrong = [reason for where, one in compared.items() if one is not None for reason in self._wrong(where, subject, one)]
+        otherwise = [reason for where, one in compared.items() if one for reason in not_as_planned(self, where, subject, one)]
+        reasons = list(dict.fromkeys([*otherwise, *reasons]))
         return SectionVerdict(label, results, reasons, subject, decided=decided, missing=missing, wrong=wrong, compared=there)
 
     def _to_sample(self, name: str, subject: str) -> list[Missing]:

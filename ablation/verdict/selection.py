@@ -13,7 +13,7 @@ from ablation.plan.phase2 import Preference, Selection
 from ablation.rollouts.store import stage_is_complete
 from ablation.verdict.evaluated import Compared
 from ablation.verdict.exact import exact
-from ablation.verdict.gated import why_not_allowed
+from ablation.verdict.gated import extended_by_plan, not_extended_by_plan, why_not_allowed
 from ablation.verdict.labels import must_hold
 from ablation.verdict.model import (
     INCOMPLETE,
@@ -93,9 +93,9 @@ def judge_selection(phase2: Phase2) -> SectionVerdict:
     checks = list(_checks(phase2))
     eligible = [one for one in checks if one[2] is not None and one[2].label == STABLE]
     missing = [gap for _, _, _, gap in checks if gap is not None]
-    begun = reader.subjects("selection")
+    begun, reasons = reader.subjects("selection"), _not_extended(phase2)
     if not checks or (not begun and (missing or eligible)):
-        return SectionVerdict(NOT_RUN)
+        return SectionVerdict(NOT_RUN, reasons=reasons)
     names = [f"{arm}@{update}" for arm, update, _, _ in eligible]
     compared = {name: reader.compared("selection", name) if name in begun else None for name in names}
     for name, one in compared.items():
@@ -105,7 +105,7 @@ def judge_selection(phase2: Phase2) -> SectionVerdict:
             missing += one.missing
     wrong = [reason for name, one in compared.items() if one for reason in _wrong(phase2, name, one)]
     there = tuple(one for one in compared.values() if one is not None)
-    reasons = [_not_eligible(arm, update, found) for arm, update, found, _ in checks if found and found.label != STABLE]
+    reasons += [_not_eligible(arm, update, found) for arm, update, found, _ in checks if found and found.label != STABLE]
     if missing:
         return SectionVerdict(INCOMPLETE, reasons=reasons, missing=missing, wrong=wrong, compared=there)
     candidates = [
@@ -134,7 +134,8 @@ def _checks(phase2: Phase2) -> Iterator[tuple[str, int, ArmVerdict | None, Missi
     extension, run = plan.extension, reader.run
     assert extension is not None
     family = extension_family(plan)
-    for arm in plan.arms:
+    allowed = extended_by_plan(phase2)
+    for arm in (one for one in plan.arms if allowed is None or one in allowed):
         made = [update for update in extension.checks if stage_is_complete(run.check(family, arm, update))]
         if not made:
             continue
@@ -152,6 +153,16 @@ def _checks(phase2: Phase2) -> Iterator[tuple[str, int, ArmVerdict | None, Missi
                 if reader.options is None:
                     command = f"whoever made {run.root} has to finish it"
                 yield arm, update, None, Missing(f"{family}/{arm}: the check after update {update} is not there", command)
+
+
+def _not_extended(phase2: Phase2) -> list[Reason]:
+    """Arms that were extended and are no candidates, as the plan does not extend them."""
+    extension, run = phase2.plan.extension, phase2.reader.run
+    assert extension is not None
+    family = extension_family(phase2.plan)
+    made = [arm for arm in phase2.plan.arms if any(stage_is_complete(run.check(family, arm, k)) for k in extension.checks)]
+    found = [reason for arm in made for reason in not_extended_by_plan(phase2, arm)]
+    return [Reason(one.code, f"{one.text} Its checkpoints are no candidates.") for one in found]
 
 
 def _candidate(section: Selection, compared: Compared | None, subject: str, update: int) -> Candidate:

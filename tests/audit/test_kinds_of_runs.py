@@ -8,7 +8,8 @@ import pytest
 from ablation.audit.run import audit_run
 from ablation.files import json_bytes, sha256_bytes, write_bytes
 from ablation.training.stops import fired_rule
-from tests.audit.build import Made, make_run, write_verdict
+from tests.audit.build import EXTENSION, Made, make_run, write_verdict
+from tests.audit.build_phase2 import compare, files
 from tests.audit.faults import edit_info, edit_rows, reseal
 
 
@@ -128,3 +129,18 @@ def test_checkpoints_may_be_taken_away(tmp_path):
 def test_labels_by_which_arms_were_damaged(tmp_path, damaged, label):
     found = audited(make_run(tmp_path, damaged, extended=False, deviation=False))
     assert found.labels["replication"] == label
+
+
+@pytest.mark.parametrize("arms", [["N"], "first_stable"])
+def test_an_arm_that_the_plan_does_not_extend_is_no_candidate_here_either(tmp_path, arms):
+    place = {"at": "selection.jsonl", "sha256": sha256_bytes(files()["selection.jsonl"])}
+    (tmp_path / "plans").mkdir()
+    (tmp_path / "plans" / "selection.jsonl").write_bytes(files()["selection.jsonl"])
+    selection = {"problems": place, "rollouts": 24, "prefer": [{"measure": "correct", "order": "highest"}]}
+    made = make_run(tmp_path, deviation=False, extension=EXTENSION | {"arms": arms, "selection": selection})
+    made.extend("X", {"clean": 14})
+    compare(made, "selection", "N@4", {"clean": 15}, {"clean": 14})
+    compare(made, "selection", "X@4", {"clean": 16}, {"clean": 14})  # better, and not asked for
+    labels = audited(made).labels
+    assert labels["selection N@4"] == "SELECTED" and "selection X@4" not in labels
+    assert json.loads(made.run.verdict.read_bytes())["sections"]["selection"]["subject"] == "N@4"
