@@ -70,6 +70,8 @@ def evaluate(
 
 
 def _in_words(found: Compared) -> list[str]:
+    from ablation.report.verdict_parts import hours_in_words
+
     record, counts = found.record, found.record["correct"]
     lines = []
     if counts is not None:
@@ -79,10 +81,5 @@ def _in_words(found: Compared) -> list[str]:
             f"of {record['rollouts']} each ({change:+d})"
         )
     if found.hours is not None:
-        lines.append(f"{record['set']}: both sampled within {_hours(found.hours)}")
+        lines.append(f"{record['set']}: both sampled within {hours_in_words(found.hours)}")
     return lines
-
-
-def _hours(hours: float) -> str:
-    minutes = hours * 60
-    return f"{hours:.1f} hours" if hours >= 2 else f"{minutes:.0f} minutes" if minutes >= 2 else f"{minutes * 60:.0f} seconds"

@@ -9,8 +9,9 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.text import Text
 
-from ablation.measures.estimate import Estimate
-from ablation.report.verdict_parts import Command, indented, plain_table, ratio, rules, shown, style, titled
+from ablation.measures.estimate import METHODS, Estimate
+from ablation.report.verdict_parts import Command, hours_in_words, indented, plain_table, ratio, rules, shown, style, titled
+from ablation.verdict.claims import RATIOS as CLAIMED_RATIOS
 from ablation.verdict.model import INCOMPLETE, NOT_RUN, SELECTED, SectionVerdict, Verdict
 
 if TYPE_CHECKING:
@@ -52,6 +53,20 @@ def phase2_parts(verdict: Verdict) -> Iterator[RenderableType | list[RenderableT
                 yield blinded_read(one)
 
 
+def later_labels(verdict: Verdict) -> list[Text]:
+    """A line for each label of phase 2 that came out, for whoever reads the top or the end alone."""
+    return [
+        Text.assemble(
+            f"  {TITLES[name]}{f' {one.subject}' if one.subject is not None else ''}: ",
+            (verdict.shown_section(one), style(one.label)),
+            " (under a deviation, see Labels)" if one.deviation else "",
+        )
+        for name, section in verdict.sections.items()
+        for one in (section, *section.others)
+        if one.label != NOT_RUN
+    ]
+
+
 def section_label(verdict: Verdict, name: str, section: SectionVerdict) -> list[RenderableType]:
     """The label of a section with its reasons, then those of its other subjects."""
     parts: list[RenderableType] = []
@@ -79,7 +94,10 @@ def comparison(compared: Sequence[Compared]) -> Group:
     parts = [make(there)] if there else []
     lines = [line for one in compared for line in _about(one)]
     size = there[0].figures.subject.get("rollouts") if there and there[0].figures else None
-    return titled(f"Compared on {name}" + (f", {size} rollouts a row" if size else ""), *parts, *map(Text, lines))
+    if len(compared) > 1:
+        lines.insert(0, "start (X) = the start as it was sampled to be compared with X")
+    where = f"the {name} set" if name in ("main", "selection") else name
+    return titled(f"Compared on {where}" + (f", {size} rollouts a row" if size else ""), *parts, *map(Text, lines))
 
 
 def _rows(compared: Sequence[Compared]) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, Estimate]]]:
@@ -161,7 +179,7 @@ def _about(one: Compared) -> list[str]:
     if one.reused is not None:
         lines.append(f"{one.subject}: its reference is the one that was sampled for {one.reused}.")
     if one.hours is not None:
-        lines.append(f"{one.subject}: both models were sampled within {one.hours:.1f} hours.")
+        lines.append(f"{one.subject}: both models were sampled within {hours_in_words(one.hours)}.")
     lines += [f"{one.subject}: {moved.in_words()}." for moved in one.drift]
     return lines + [f"Note: {note}" for note in one.notes]
 
@@ -169,8 +187,9 @@ def _about(one: Compared) -> list[str]:
 def blinded_read(section: SectionVerdict) -> Group:
     """What came of a blinded read, and how the raters agreed."""
     read = section.read or {}
-    passes = "sealed" if read.get("passes") is None else f"{read['passes']} of {read['pairs']} pairs pass"
-    lines = [f"{read.get('label')}: {passes}, {read.get('needed')} are needed."]
+    sealed = read.get("passes") is None
+    passes = "sealed, not read yet" if sealed else f"{read['label']}: {read['passes']} of {read['pairs']} pairs pass"
+    lines = [f"{passes}; {read.get('needed')} are needed."]
     for rater, one in (read.get("raters") or {}).items():
         lacks = one["missing_checks"]
         lines.append(
@@ -200,7 +219,7 @@ def candidates(section: SectionVerdict) -> Group:
         keeps = {True: "yes", False: "no", None: "undecided"}[one["keeps"]]
         numbers = [shown(one["numbers"][measure]) for measure in measures]
         grid.add_row(escape(one["subject"]), keeps, *numbers, Text("selected", style="bold") if one["chosen"] else "")
-    return titled("Selection: in this order", grid)
+    return titled(f"Selection by {', then '.join(measures)}", grid)
 
 
 def claims(found: Sequence[ClaimVerdict]) -> Group:
@@ -213,7 +232,9 @@ def claims(found: Sequence[ClaimVerdict]) -> Group:
             if claim.side != "two_sided"
             else (f"{one.name}: {claim.measure} differs from {claim.reference}")
         )
-        parts.append(Text(f"{what} ({claim.method}, alpha {claim.alpha:g}, {claim.correction}; {', '.join(one.families)})"))
+        test = f"p by {claim.method}, alpha {claim.alpha:g}, {claim.correction}; {', '.join(one.families)}"
+        compared = "ratios" if claim.measure in CLAIMED_RATIOS else "differences"
+        parts.append(Text(f"{what} ({test}; effects are {compared} to {claim.reference})"))
         grid = plain_table()
         for heading in ("arm", "effect", "p", "label"):
             grid.add_column(heading, overflow="fold")
@@ -230,4 +251,7 @@ def _effect(found: Estimate | None) -> str:
     if found is None or found.value is None:
         return "-"
     value = f"{float(found.value):.3g}"
-    return value if found.low is None or found.high is None else f"{value} ({found.low:.3g} to {found.high:.3g})"
+    if found.low is None or found.high is None:
+        return value
+    how = METHODS.get(found.method or "", "")
+    return f"{value} ({found.level:.0%}: {found.low:.3g} to {found.high:.3g}{'; ' if how else ''}{how})"

@@ -24,6 +24,12 @@ OPEN = (model.INCOMPLETE, model.UNDECIDED, model.NOT_RUN, model.MISSING, model.W
 NOTHING = "-"
 
 
+def hours_in_words(hours: float) -> str:
+    """`42 seconds`, `17 minutes`, `3.5 hours`."""
+    minutes = hours * 60
+    return f"{hours:.1f} hours" if hours >= 2 else f"{minutes:.0f} minutes" if minutes >= 2 else f"{minutes * 60:.0f} seconds"
+
+
 class Command(str):
     """A line that is to be copied, so it is never wrapped."""
 

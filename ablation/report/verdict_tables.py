@@ -17,7 +17,7 @@ from ablation.plan.judging import REPLICATION_REASONS
 from ablation.plan.model import Plan
 from ablation.plan.tables import STUDY
 from ablation.report.arm_words import arm_in_words
-from ablation.report.phase2_tables import claims, phase2_parts, section_label
+from ablation.report.phase2_tables import claims, later_labels, phase2_parts, section_label
 from ablation.report.phase2_words import table_words
 from ablation.report.terminal import Page, clean
 from ablation.report.verdict_parts import NOTHING, Command, indented, plain_table, ratio, rules, shown, signed, style, titled
@@ -44,7 +44,8 @@ def print_verdict(verdict: Verdict, plan: Plan, console: Console) -> None:
             else:
                 console.print(Page(piece), end="")
         console.print()
-    console.print(Page(label_line(verdict)), end="")
+    for line in [label_line(verdict), *later_labels(verdict)]:
+        console.print(Page(line), end="")
 
 
 def render(verdict: Verdict, plan: Plan) -> Iterator[RenderableType | list[RenderableType]]:
@@ -104,6 +105,7 @@ def headline(verdict: Verdict, plan: Plan) -> Group:
         parts.append(Text(f"Source: {verdict.reported_by}"))
     parts += [Text(), label_line(verdict), indented(meaning(verdict, plan))]
     parts += [indented(f"{reason.code}: {reason.text}") for reason in merged(verdict.reasons)]
+    parts += later_labels(verdict)
     parts += [Text(line, style="bold red") for line in without_step(verdict, plan)]
     parts += [Text(f"{one.in_words()[0].upper()}{one.in_words()[1:]}") for one in verdict.deviations]
     outside = external_sentence(plan)

@@ -201,7 +201,7 @@ def test_the_page_of_all_of_phase_2(tmp_path):
         "start (N@2) 15 0 2 2 0.0% N@2 16 0 1 1 0.85x (0.62-1.00) 1.00x 0.0%",
         "N@4: the start, against the one that was sampled for N@2: 15 correct, 15 before (+0); 24 of 24 rollouts of one seed",
         "few_cut: Wilson score interval with the effective number of rollouts, 6 clusters, 90%, pooled.",
-        "PASSED: 3 of 4 pairs pass, 3 are needed.",
+        "PASSED: 3 of 4 pairs pass; 3 are needed.",
         "Cohen's kappa of anna/ben, on whether a pair passes: 0.00.",
         "N@4 yes 15 selected",
         "calls +0 <= 0 held 26%",  # 1 of 13 with Jeffreys' prior: exact, see tests/power/test_guards.py
@@ -211,7 +211,7 @@ def test_the_page_of_all_of_phase_2(tmp_path):
         "ablation blind pairs --subject N@4",
         "Selection N@4: SELECTED",
         "Release N@4: UNDECIDED MAIN_SET: The main set says WIN.",
-        "shorter: tokens_per_correct less than C (cluster_bootstrap, alpha 0.05, holm; main)",
+        "shorter: tokens_per_correct less than C (p by cluster_bootstrap, alpha 0.05, holm; main; effects are ratios to C)",
         "speak of the recipe: recipe (2 seeds).",
     ):
         assert part in packed, part
