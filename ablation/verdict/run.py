@@ -22,12 +22,12 @@ from ablation.problems.problem import Problem, load_problems
 from ablation.rollouts.folder import RunFolder
 from ablation.rollouts.grades import SLOW, grades_of, other_graders, read_grades
 from ablation.rollouts.imported import absent_measures, import_note, is_imported, marks
-from ablation.rollouts.journal_chain import check_journal
+from ablation.rollouts.journal_chain import COMPLETED, check_journal, read_journal
 from ablation.rollouts.outcomes import Outcomes, outcomes
 from ablation.rollouts.schema import StageInfo
 from ablation.rollouts.seen import check_lock_copy, deviations_of_run
 from ablation.rollouts.stage import Stage
-from ablation.rollouts.store import read_stage, stage_is_complete
+from ablation.rollouts.store import read_stage, stage_is_complete, stage_parts
 from ablation.verdict.completeness import check_pairing, check_stage_of_plan, missing_rollouts
 from ablation.verdict.evaluated import Evaluations
 from ablation.verdict.figures import figures_of
@@ -186,6 +186,7 @@ class _Reader:
         self.arm: Callable[[str, str], ArmVerdict | None] = cache(self._arm)
         self.check: Callable[[str, str, int], ArmVerdict | None] = cache(self._check)
         self.problems: Callable[[], dict[str, Problem]] = cache(self._problems)
+        self._told: Callable[[], set[str]] = cache(self._journal_tells)
 
     def missing(self, family: str, arm: str) -> list[Missing]:
         """What stands between this arm and its result."""
@@ -217,10 +218,17 @@ class _Reader:
             raise IntegrityError(f"{path}: is not the file of training problems that the plan was locked with")
         return load_problems(path)
 
+    def _journal_tells(self) -> set[str]:
+        """Every stage that the journal says was sampled or imported."""
+        events = read_journal(self.run.journal) if self.run.journal.is_file() else []
+        return {event["stage"] for event in events if event["event"] in COMPLETED}
+
     def _stage(self, folder: Path, family: str, arm: str, kind: str, update: int) -> Stage | None:
         """The stage, or None after noting what is missing of it."""
         if not stage_is_complete(folder):
-            self._gaps[family, arm] = f"{family}/{arm}: the {kind} is not there"
+            removed = folder.relative_to(self.run.root).as_posix() in self._told() and not stage_parts(folder)
+            more = ", and the journal tells that it was: it was removed" if removed else ""
+            self._gaps[family, arm] = f"{family}/{arm}: the {kind} is not there{more}"
             return None
         stage = read_stage(folder)
         check_stage_of_plan(stage, self.plan, self.locked.digest, (family, arm, kind, update), folder)

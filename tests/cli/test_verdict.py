@@ -154,6 +154,16 @@ def test_an_edited_label_is_found_and_evidence_is_left_as_it_is(study):
         assert study.verdict.read_bytes() == edited
 
 
+def test_a_stage_that_was_taken_out_of_a_record_is_named_as_that(tmp_path):
+    record = tmp_path / "record"
+    shutil.copytree(ROOT / "runs" / "records" / "smollm2", record)
+    shutil.rmtree(record / "replication" / "N" / "readout")
+    result = call("--run", record, code=6)
+    assert "replication/N: the readout is not there, and the journal tells that it was: it was removed" in " ".join(
+        result.stdout.split()
+    )
+
+
 def test_somebody_elses_folder_is_not_written_to(study):
     assert json.loads(call("--run", study.root, "--json").stdout)["written"] is False
     assert not study.verdict.exists()
