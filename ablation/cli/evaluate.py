@@ -39,7 +39,7 @@ def evaluate(
     from ablation.plan.choose import choose_plan, command_options
     from ablation.plan.deviations import deviations_path, read_deviations
     from ablation.plan.model import START
-    from ablation.study.evaluate_sets import find_set
+    from ablation.study.evaluate_sets import find_set, in_words
     from ablation.study.workspace import gate, run_root
 
     if reference != START:
@@ -57,7 +57,7 @@ def evaluate(
     with goes_on_with(f"ablation evaluate {this}{options}"), make_reporter() as reporter:
         found = compare(locked, root, reporter, set_name, subject, reuse)
         if not found.worked:
-            reporter.say(f"{set_name}: {subject} was compared already")
+            reporter.say(f"{in_words(set_name)}: {subject} was compared already")
     deviations = read_deviations(deviations_path(locked.path), locked.digest)
     following = f"{next_command(locked, root, deviations)}{options}"
     if as_json:
@@ -71,15 +71,16 @@ def evaluate(
 
 def _in_words(found: Compared) -> list[str]:
     from ablation.report.verdict_parts import hours_in_words
+    from ablation.study.evaluate_sets import in_words
 
     record, counts = found.record, found.record["correct"]
-    lines = []
+    name, lines = in_words(record["set"]), []
     if counts is not None:
         change = counts["subject"] - counts["reference"]
         lines.append(
-            f"{record['set']}: {record['subject']} {counts['subject']} correct, the start {counts['reference']}, "
+            f"{name}: {record['subject']} {counts['subject']} correct, the start {counts['reference']}, "
             f"of {record['rollouts']} each ({change:+d})"
         )
     if found.hours is not None:
-        lines.append(f"{record['set']}: both sampled within {hours_in_words(found.hours)}")
+        lines.append(f"{name}: both sampled within {hours_in_words(found.hours)}")
     return lines

@@ -26,15 +26,16 @@ from ablation.rollouts.grades import grades_of
 from ablation.rollouts.outcomes import Outcomes, outcomes
 from ablation.rollouts.store import part_info, read_stage, stage_is_complete, stage_parts
 from ablation.study.deviations import take_up_deviations
-from ablation.study.evaluate_sets import SampledSet, copy_set, find_set, read_set
+from ablation.study.evaluate_sets import SampledSet, copy_set, find_set, in_words, read_set
 from ablation.study.evaluate_subject import Subject, find_subject
-from ablation.study.extension import deviate_command
+from ablation.study.extension import deviate_command, run_options
 from ablation.study.grading import grade_stage
 from ablation.study.journal import Journal
 from ablation.study.models import Models
-from ablation.study.phase_gates import check_phase_gate
+from ablation.study.phase_gates import Gates, check_phase_gate
 from ablation.study.sampler import Reporter, stage_items
 from ablation.study.session import run_session
+from ablation.verdict.gated import extended_by_plan
 
 
 @dataclass(frozen=True)
@@ -77,9 +78,16 @@ def evaluate(
         if done.is_file() and all(stage_is_complete(one) for one in _folders(run, spec.name, model)):
             return Compared(parse_json(done.read_bytes()), comparison_hours(journal.events, spec.name, model.name), False)
         opened = check_phase_gate(locked, root, deviations, spec.name, model.name)
+        gates = Gates(locked, root)
+        if spec.name == "selection":
+            _need_candidate(gates, model)
         chosen = read_set(locked.plan, spec, copy_set(locked, run, spec))
         comparison = Comparison(locked, run, journal, reporter, deviations, chosen, model)
         comparison.ask_ledger()
+        comparison.check(reuse)
+        if opened is not None:
+            said = [*gates.not_as_planned(spec.name, model.name), f"{model.name} is sampled under deviation {opened.number}"]
+            reporter.say(f"{in_words(spec.name)}: {'; '.join(said)}")
         comparison.sample(opened, reuse)
         record = comparison.finish()
         return Compared(record, comparison_hours(journal.events, spec.name, model.name), True)
@@ -87,6 +95,17 @@ def evaluate(
 
 def _folders(run: RunFolder, set_name: str, subject: Subject) -> tuple[Path, Path]:
     return run.evaluated_reference(set_name, subject.name), run.evaluated(set_name, subject.name)
+
+
+def _need_candidate(gates: Gates, subject: Subject) -> None:
+    """Raise `UsageError` if the selection cannot choose the subject, as the plan does not extend its arm."""
+    allowed = extended_by_plan(gates.phase2)
+    if allowed is not None and subject.arm not in allowed:
+        raise UsageError(
+            f"--subject: found {subject.name}; a selection is between checkpoints of the arms that the plan extends: "
+            f"{', '.join(allowed)}",
+            hint="Its checkpoints are no candidates, whatever a deviation opens.",
+        )
 
 
 class Comparison:
@@ -122,17 +141,20 @@ class Comparison:
                 hint=f"{len(used)} of {len(self.chosen.problems)} problems are not new any more, so this set confirms nothing; "
                 "a plan with other problems is needed.",
             )
-        self.reporter.say(f"note: {self.chosen.name}: {len(used)} problems were used before, for instance {used[0].in_words()}")
+        self.reporter.say(
+            f"note: {in_words(self.chosen.name)}: {len(used)} problems were used before, for instance {used[0].in_words()}"
+        )
+
+    def check(self, reuse: str | None) -> None:
+        """Raise if it cannot be sampled so, before anything of it is said or done."""
+        self._check_reuse(reuse)
+        if stage_parts(self.reference) or stage_parts(self.own):
+            self._check_day()
 
     def sample(self, opened: Deviation | None, reuse: str | None) -> None:
         """Both stages, the reference first."""
         name, subject = self.chosen.name, self.subject
         there = {side: len(stage_parts(folder)) for side, folder in zip(SIDES, (self.reference, self.own), strict=True)}
-        self._check_reuse(reuse, there["reference"])
-        if there["reference"] or there["subject"]:
-            self._check_day()
-        if opened is not None:
-            self.reporter.say(f"{name}: {subject.name} is sampled under deviation {opened.number}")
         told = {"set": name, "subject": subject.name, "reference": START, "reused": reuse}
         self.journal.append(OPENED, **told, deviation=None if opened is None else opened.number, there=there)
         if not stage_is_complete(self.reference):
@@ -177,9 +199,13 @@ class Comparison:
         items = stage_items(self.plan, family, name, 0, self.chosen.cells, self.chosen.per_cell)
         self.models.sample(folder, family, arm, name, updates, items)
 
-    def _check_reuse(self, reuse: str | None, parts: int) -> None:
-        """Raise `UsageError` if the reference was begun another way than this command would make it."""
-        if not parts:
+    def _check_reuse(self, reuse: str | None) -> None:
+        """Raise `UsageError` if the reference was begun another way than this command would make it, `IncompleteError` if there
+        is none of `reuse` to take over.
+        """
+        if not stage_parts(self.reference):
+            if reuse is not None and not stage_is_complete(self.run.evaluated_reference(self.chosen.name, reuse)):
+                self._no_reference(reuse)
             return
         begun = next((one for one in reversed(self.journal.events) if self._is_own(one)), None)
         before = None if begun is None else begun["reused"]
@@ -206,7 +232,7 @@ class Comparison:
                 f"a deviation: {deviate_command(self.locked, self.run.root, 'same-day')}.",
             )
         self.journal.append("same_day_exceeded", set=name, subject=subject, hours=round(hours, 3), deviation=opened.number)
-        self.reporter.say(f"{name}: goes on {hours:.1f} hours after the first rollout under deviation {opened.number}")
+        self.reporter.say(f"{in_words(name)}: goes on {hours:.1f} hours after the first rollout under deviation {opened.number}")
 
     def _check_engine(self) -> None:
         """Raise `IntegrityError` if the reference was sampled with another engine than the subject would be."""
@@ -226,11 +252,6 @@ class Comparison:
         """The reference of the comparison of `other` on this set, byte for byte."""
         name = self.chosen.name
         source = self.run.evaluated_reference(name, other)
-        if not stage_is_complete(source):
-            whole = sorted(path.parent.parent.name for path in self.run.evaluation_set(name).glob("*/reference/stage.json"))
-            raise IncompleteError(
-                f"--reuse-reference: {source}: there is no whole reference", hint=f"There: {', '.join(whole) or 'none yet'}."
-            )
         read_stage(source)  # its parts are still what they were
         title, marker = stage_name(name, self.subject.name, "reference"), stage_file(source).read_bytes()
         for part in stage_parts(source):
@@ -248,6 +269,17 @@ class Comparison:
         self.journal.append("stage_reused", stage=title, **told)
         write_bytes(stage_file(self.reference), marker)
         self.reporter.say(f"{title}: {self.chosen.rollouts} rollouts, taken over from the comparison of {other}")
+
+    def _no_reference(self, other: str) -> None:
+        """Raise `IncompleteError` that names the references there are, and the command that samples one."""
+        name = self.chosen.name
+        source = self.run.evaluated_reference(name, other)
+        whole = sorted(path.parent.parent.name for path in self.run.evaluation_set(name).glob("*/reference/stage.json"))
+        command = f"ablation evaluate {name} --subject {self.subject.name}{run_options(self.locked, self.run.root)}"
+        raise IncompleteError(
+            f"--reuse-reference: {source}: there is no whole reference",
+            hint=f"There: {', '.join(whole) or 'none yet'}. This samples one: {command}",
+        )
 
     def _measure(self, folder: Path) -> int | None:
         """Grade and measure the stage; how many of its rollouts are correct."""
@@ -277,6 +309,6 @@ class Comparison:
                 own, before = (self._outcomes(one) for one in (self.reference, folder))
                 correct = int(own.correct.sum()), int(before.correct.sum())
             one = drift(read_stage(self.reference), read_stage(folder), correct, limit=self.plan.evaluation.drift, against=other)
-            self.reporter.say(f"{name}: {one.in_words()}")
+            self.reporter.say(f"{in_words(name)}: {one.in_words()}")
             found.append(one.as_json())
         return found

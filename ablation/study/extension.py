@@ -61,6 +61,21 @@ def open_gate(root: Path, locked: LockedPlan, deviations: list[Deviation], arm: 
     return None
 
 
+def not_as_planned(root: Path, locked: LockedPlan, arm: str) -> list[str]:
+    """What the plan does not allow about extending `arm`, in words. What cannot be said (yet) is left out."""
+    extension, found = locked.plan.extension, []
+    assert extension is not None
+    try:
+        allowed = [first_stable_arm(root, locked)] if extension.arms == FIRST_STABLE else extension.arms
+        if arm not in allowed:
+            found.append(f"the plan extends {', '.join(one or 'no arm' for one in allowed)}, not {arm}")
+        label = judge_run(root, locked, run_options(locked, root)).label
+        found += [f"the verdict on this run is {label}, not {REPLICATED}"] if label != REPLICATED else []
+    except IncompleteError:
+        pass  # a verdict that cannot be computed: the deviation goes before it
+    return found
+
+
 def need_readout(there: bool, locked: LockedPlan, root: Path, family: str, arm: str) -> None:
     """Raise `IncompleteError` unless the arm has come to its readout."""
     if not there:

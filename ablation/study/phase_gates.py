@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
-from ablation.errors import GateError
+from ablation.errors import GateError, IncompleteError
 from ablation.plan.deviations import Deviation, opened_by
 from ablation.plan.lock import LockedPlan
 from ablation.rollouts.folder import RunFolder
 from ablation.rollouts.store import stage_is_complete
 from ablation.study.extension import deviate_command
+from ablation.verdict.gated import extended_by_plan
 from ablation.verdict.model import INCOMPLETE, REPLICATED, SELECTED, WIN_VERIFIED
 from ablation.verdict.phase2 import Phase2, phase2_of
 
@@ -73,6 +74,24 @@ class Gates:
             chosen = f"that is {self.selected}" if self.selected else "none was"
             return f"a release is tried with the checkpoint that was selected; {chosen}"
         return None
+
+    def not_as_planned(self, set_name: str, subject: str) -> list[str]:
+        """All that the plan does not allow about sampling `subject` on the set, in words, but for what cannot be said (yet)."""
+        found = []
+        try:
+            arm, _, updates = subject.partition("@")
+            allowed = extended_by_plan(self.phase2) if int(updates) > self.locked.plan.training.updates else None
+            if allowed is not None and arm not in allowed:
+                found.append(f"the plan extends {', '.join(allowed)}, not {arm}")
+            if GATE_OF[set_name] == "release" and self.selects and self.selected != subject:
+                found.append(f"{subject} is not the selected checkpoint ({self.selected or 'none was selected'})")
+            if set_name == "never-used" and (label := self.held_out(subject)) != WIN_VERIFIED:
+                found.append(f"{subject} has {label} on the held-out problems, not {WIN_VERIFIED}")
+            if set_name != "never-used" and (label := self.replication) != REPLICATED:
+                found.append(f"the verdict on this run is {label}, not {REPLICATED}")
+        except IncompleteError:
+            pass  # a label that cannot be computed: the deviation goes before it
+        return found
 
 
 def check_phase_gate(

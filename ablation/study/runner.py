@@ -22,7 +22,7 @@ from ablation.rollouts.outcomes import Outcomes, outcomes
 from ablation.rollouts.schema import Cell
 from ablation.rollouts.store import read_stage, stage_is_complete
 from ablation.study.deviations import take_up_deviations
-from ablation.study.extension import check_record, need_readout, open_gate, paused, run_options
+from ablation.study.extension import check_record, need_readout, not_as_planned, open_gate, paused, run_options
 from ablation.study.external import GradedUpdate, Outside, exported, external_audit, graded_update, mark_whole_arm
 from ablation.study.gates import check_family_gate
 from ablation.study.grading import grade_stage
@@ -110,7 +110,8 @@ class Study:
             raise GateError(f"{name}: a stop rule ended it, so it has no readout, and nothing goes on from it")
         opened = open_gate(self.run.root, self.locked, self.deviations, arm)
         if opened is not None:
-            self.reporter.say(f"{name}: is extended under deviation {opened.number}")
+            otherwise = not_as_planned(self.run.root, self.locked, arm)
+            self.reporter.say(f"{name}: {'; '.join([*otherwise, f'is extended under deviation {opened.number}'])}")
         need_readout(stage_is_complete(self.run.readout(family, arm)), self.locked, self.run.root, family, arm)
         self._raise_if_stopped(self.run.extension_stopped(family, arm), name)
         worked = False

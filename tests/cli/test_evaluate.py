@@ -4,10 +4,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from ablation.cli.evaluate import _hours, evaluate
+from ablation.cli.evaluate import _in_words, evaluate
 from ablation.errors import IncompleteError, UsageError
 from ablation.files import sha256_file
 from ablation.plan.lock import lock_plan
+from ablation.report.verdict_parts import hours_in_words
+from ablation.study.evaluate import Compared
 from tests.study.mini import ROOT, mini_tree, write_plan
 
 app = typer.Typer()
@@ -53,8 +55,16 @@ def test_a_run_that_was_not_begun_is_not_made(plan):
     assert not (plan.parent.parent / "runs").exists()
 
 
+def test_what_it_came_to_in_words():
+    record = {"set": "main", "subject": "N@5", "rollouts": 48, "correct": {"subject": 30, "reference": 33}}
+    assert _in_words(Compared(record, 1.9, True)) == [
+        "main set: N@5 30 correct, the start 33, of 48 each (-3)",
+        "main set: both sampled within 114 minutes",
+    ]
+
+
 @pytest.mark.parametrize(
     ("hours", "words"), [(0.005, "18 seconds"), (0.5, "30 minutes"), (1.9, "114 minutes"), (7.25, "7.2 hours")]
 )
 def test_how_long_it_took(hours, words):
-    assert _hours(hours) == words
+    assert hours_in_words(hours) == words

@@ -17,10 +17,13 @@ from ablation.problems.problem import load_problems
 from ablation.rollouts.journal_chain import check_journal, read_journal
 from ablation.rollouts.marked import unmarked_stages
 from ablation.study import evaluate as module
+from ablation.study.evaluate import evaluate
 from ablation.study.grading import graded_stages, problems_file
+from ablation.study.phase_gates import Gates
 from ablation.verdict.run import judge_run
+from tests.study.test_deviations import Said
 
-from .evaluations import compare, make, write_side
+from .evaluations import check, compare, make, write_side
 
 
 def events(run, kind):
@@ -116,7 +119,8 @@ def test_what_cannot_be_taken_over(study):
     run, locked = study
     with pytest.raises(IncompleteError, match="there is no whole reference") as caught:
         compare(run, locked, reuse="X@2")
-    assert caught.value.hint == "There: none yet."
+    assert caught.value.hint.startswith("There: none yet. This samples one: ablation evaluate held-out --subject N@2 --plan ")
+    assert "--reuse-reference" not in caught.value.hint and events(run, "evaluation_opened") == []
     write_side(run, locked, "held-out", "N@2", "reference")
     with pytest.raises(UsageError, match="N@2/reference: was begun without --reuse-reference"):
         compare(run, locked, reuse="X@2")
@@ -153,7 +157,8 @@ def test_a_deviation_is_in_the_journal_before_anything_is_sampled(tmp_path):
     write_side(run, locked, "held-out", "N@2", "reference")
     write_side(run, locked, "held-out", "N@2", "subject")
     found, said = compare(run, locked)
-    assert said == ["held-out: N@2 is sampled under deviation 1"] and found.record["deviations"] == [1]
+    assert said == ["held-out: the verdict on this run is NOT_REPLICATED, not REPLICATED; N@2 is sampled under deviation 1"]
+    assert found.record["deviations"] == [1]
     assert events(run, "evaluation_opened")[-1]["deviation"] == 1
     assert judge_run(run.root, locked).as_json()["label"] == "NOT_REPLICATED (deviation 1)"
 
@@ -225,3 +230,27 @@ def test_stages_of_comparisons_are_graded_on_their_own_problems(study):
     for arm, side, correct in (("N", "subject", 15), ("start", "reference", 12)):
         found = json.loads(CliRunner().invoke(app, [*asked, "--arm", arm]).stdout)["stages"]
         assert {name: one["counts"]["correct"] for name, one in found.items()} == {f"evaluations/held-out/N@2/{side}": correct}
+
+
+def test_what_is_not_as_planned_is_said_before_it_is_sampled_and_not_before_a_refusal(tmp_path):
+    run, locked = make(tmp_path, selection=True)
+    record_deviation(locked, reason="Another one is tried, too.", seen="results", opens=["extension", "selection", "release"])
+    for side in ("reference", "subject"):
+        write_side(run, locked, "main", "N@2", side)
+    _, said = compare(run, locked, "main")
+    assert said == ["main set: N@2 is not the selected checkpoint (none was selected); N@2 is sampled under deviation 1"]
+    for arm in "NX":
+        check(run, locked, arm, 4)
+    with pytest.raises(UsageError, match="found X@4; a selection is between checkpoints of the arms that the plan extends: N"):
+        compare(run, locked, "selection", "X@4")
+    for side in ("reference", "subject"):
+        write_side(run, locked, "held-out", "X@4", side)
+    assert compare(run, locked, "held-out", "X@4")[1] == []  # its gate needs no deviation
+    told = Said()
+    with pytest.raises(IncompleteError, match="there is no whole reference"):
+        evaluate(locked, run.root, told, "selection", "N@4", "N@3")
+    assert told.lines == [] and not run.evaluated_reference("selection", "N@4").exists()
+    gates = Gates(locked, run.root)
+    assert gates.not_as_planned("held-out", "X@4") == ["the plan extends N, not X"]
+    assert gates.not_as_planned("selection", "N@4") == []
+    assert gates.not_as_planned("never-used", "N@2") == ["N@2 has NOT_RUN on the held-out problems, not WIN_VERIFIED"]

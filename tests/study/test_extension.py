@@ -135,8 +135,16 @@ def test_refused_without_replicated_and_opened_by_a_deviation(tmp_path):
     assert not run.check_result("main", "N", 4).exists()
     record_deviation(locked, reason="The control was damaged in one family.", seen="results", opens=["extension"])
     lines = extend(run, locked, to=4)
-    assert lines == ["main/N: is extended under deviation 1", "main/N: check after update 4: STABLE"]
+    said = "main/N: the verdict on this run is NOT_REPLICATED, not REPLICATED; is extended under deviation 1"
+    assert lines == [said, "main/N: check after update 4: STABLE"]
     assert judge_run(run.root, locked).as_json()["label"] == "NOT_REPLICATED (deviation 1)"
+
+
+def test_an_arm_that_the_plan_does_not_extend_is_named_under_a_deviation(study):
+    run, locked = study
+    check(run, locked, "X", 4, {"clean": 12, "cut": 2})
+    record_deviation(locked, reason="We want to see the other one.", seen="results", opens=["extension"])
+    assert extend(run, locked, "X", 4)[0] == "main/X: the plan extends N, not X; is extended under deviation 1"
 
 
 def test_only_the_arms_that_the_plan_extends(tmp_path):
