@@ -110,7 +110,9 @@ def _judge_folder(plan: Path | None, run: Path | None, regrade: bool) -> tuple[V
 def _stored_labels(root: Path, found: Verdict) -> str | None:
     """What to say if `verdict.json` of the same state of the run has other labels than its rollouts give."""
     from ablation.files import parse_json
+    from ablation.plan.deviations import bare
     from ablation.rollouts.folder import RunFolder
+    from ablation.verdict.model import INCOMPLETE
 
     path = RunFolder(root).verdict
     if not path.is_file():
@@ -128,6 +130,8 @@ def _stored_labels(root: Path, found: Verdict) -> str | None:
         for name in labels:
             if name in stored_labels and stored_labels[name] != labels[name]:
                 of = name if isinstance(name, str) else "/".join(name)
+                if bare(labels[name]) == INCOMPLETE:
+                    return f"{path}: says {stored_labels[name]} of {of}, and what that rests on is not there now: it was removed"
                 return (
                     f"{path}: says {stored_labels[name]} of {of}, and the rollouts give {labels[name]}: it was edited, or "
                     "another version of this program wrote it; it is left as it is (remove it to have it written anew)"

@@ -227,7 +227,7 @@ def audits(found: Mapping[str, Mapping[str, Sequence[float]]]) -> Group:
     """Ranges over the updates, as shares of the absolute weight."""
     table = plain_table()
     table.add_column("arm", overflow="fold")
-    columns = {"negative_share": "negative", "net_share": "net", "truncated_share": "on truncated", "kl_share": "KL term"}
+    columns = {"negative_share": "negative", "net_share": "net", "truncated_share": "on trunc.", "kl_share": "KL term"}
     for heading in columns.values():
         table.add_column(heading, justify="right", no_wrap=True)
     for arm, shares in found.items():

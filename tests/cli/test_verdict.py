@@ -89,7 +89,8 @@ def test_an_unfinished_run_is_exit_6_with_the_command(study):
     result = call("--json", "--expect", "REPLICATED", code=6)
     content = json.loads(result.stdout)
     assert content["label"] == "INCOMPLETE"
-    assert content["missing"][0] == {"what": "main/N: the readout is not there", "command": "ablation run --arm N"}
+    removed = "main/N: the readout is not there, and the journal tells that it was: it was removed"
+    assert content["missing"][0] == {"what": removed, "command": "ablation run --arm N"}
     assert "no verdict (expected REPLICATED): main/N: the readout is not there" in result.stderr
     assert "Next: ablation run --all\n" in result.stderr  # which arm is replicated depends on N
     assert content["next_command"] == "ablation run --all"
@@ -158,10 +159,15 @@ def test_a_stage_that_was_taken_out_of_a_record_is_named_as_that(tmp_path):
     record = tmp_path / "record"
     shutil.copytree(ROOT / "runs" / "records" / "smollm2", record)
     shutil.rmtree(record / "replication" / "N" / "readout")
-    result = call("--run", record, code=6)
-    assert "replication/N: the readout is not there, and the journal tells that it was: it was removed" in " ".join(
-        result.stdout.split()
+    result = call("--run", record, code=3)
+    page = " ".join(result.stdout.split())
+    assert "replication/N: the readout is not there, and the journal tells that it was: it was removed" in page
+    assert (
+        "verdict.json: says NOT_REPLICATED of replication, and what that rests on is not there now: it was removed"
+        in result.stderr
     )
+    (record / "verdict.json").unlink()
+    call("--run", record, code=6)
 
 
 def test_somebody_elses_folder_is_not_written_to(study):
