@@ -5,17 +5,24 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from ablation.plan.resolved import terse_tables
+
 _ABSENT = object()
+_CELLS = "problems.cells."
+_NAMED = 8
+"""Ids of cells that a line names; of more it says how many."""
 
 
 def diff_trees(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """One line `  field.path: old -> new` for every value that differs, in the order of the plan."""
+    """One line `  field.path: old -> new` for every value that differs, in the order of the plan; of cells a line an effort."""
     lines: list[str] = []
 
     def walk(before: Any, after: Any, path: str) -> None:
         if isinstance(before, dict) and isinstance(after, dict):
             for key in [*after, *(key for key in before if key not in after)]:
                 walk(before.get(key, _ABSENT), after.get(key, _ABSENT), f"{path}.{key}" if path else key)
+        elif path.startswith(_CELLS) and not _same(before, after):
+            lines.append(f"  {path}: {_cells(before, after)}")
         elif isinstance(before, list) and isinstance(after, list) and not path.startswith("order."):
             for index in range(max(len(before), len(after))):
                 a = before[index] if index < len(before) else _ABSENT
@@ -24,7 +31,7 @@ def diff_trees(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
         elif not _same(before, after):
             lines.append(f"  {path}: {_shown(before)} -> {_shown(after)}")
 
-    walk(old, new, "")
+    walk(terse_tables(old), terse_tables(new), "")
     return lines
 
 
@@ -39,6 +46,21 @@ def added_only(old: Any, new: Any) -> bool:
 
 def _same(a: Any, b: Any) -> bool:
     return a == b and isinstance(a, bool) == isinstance(b, bool)  # True == 1
+
+
+def _cells(before: Any, after: Any) -> str:
+    """`20 ids -> 4 ids: without p04, p05`, for the cells of one effort."""
+    sizes = " -> ".join("(not there)" if ids is _ABSENT else f"{len(ids)} id{'s' * (len(ids) != 1)}" for ids in (before, after))
+    if before is _ABSENT or after is _ABSENT:
+        return sizes
+    gone, come = ([one for one in ids if one not in other] for ids, other in ((before, after), (after, before)))
+    parts = [f"{word} {_listed(ids)}" for word, ids in (("without", gone), ("with", come)) if ids]
+    return f"{sizes}: {'; '.join(parts) or 'in another order'}"
+
+
+def _listed(ids: list[str]) -> str:
+    more = [f"and {len(ids) - _NAMED} more"] if len(ids) > _NAMED else []
+    return ", ".join([*ids[:_NAMED], *more])
 
 
 def _shown(value: Any) -> str:

@@ -10,7 +10,17 @@ from ablation.plan.model import Plan
 
 def resolved_yaml(plan: Plan) -> str:
     """`plan` as YAML. Texts are always in JSON's quotes, so that no reader can take one for a number."""
-    return yaml_block(plan.model_dump())
+    return yaml_block(terse_tables(plan.model_dump()))
+
+
+def terse_tables(value: Any, in_table: bool = False) -> Any:
+    """Plain data of a plan in which the rows of decision tables are without the forms of a condition that they do not use."""
+    if isinstance(value, dict):
+        shown = {key: item for key, item in value.items() if not (in_table and item is None)}
+        return {key: terse_tables(item, in_table or (key == "table" and isinstance(item, list))) for key, item in shown.items()}
+    if isinstance(value, list):
+        return [terse_tables(item, in_table) for item in value]
+    return value
 
 
 def yaml_block(value: dict[str, Any]) -> str:

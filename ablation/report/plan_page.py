@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ablation.errors import IntegrityError
+from ablation.measures.estimate import METHODS
 from ablation.plan.arms import ArmAdam, ArmReward, Clip, KLAnchor
 from ablation.plan.choose import lock_path
 from ablation.plan.cost import SAMPLE_FLOPS, TRAIN_FLOPS, Cost, base_bytes, cost, default_flops, update_sizes
@@ -21,6 +22,7 @@ from ablation.plan.load import LoadedPlan
 from ablation.plan.locate import locate, resources_of
 from ablation.plan.lock import verify_lock
 from ablation.plan.model import Plan
+from ablation.plan.phase2 import evaluation_sets
 from ablation.plan.section import Section
 from ablation.plan.words import number, rule_in_words
 from ablation.report.arm_words import optimizer_in_words
@@ -264,6 +266,7 @@ def schedule_rows(plan: Plan, summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("sampling", _sampling(plan)),
         ("training", _training(plan)),
         ("intervals", _intervals(plan)),
+        ("clusters", _clusters(plan)),
     ]
 
 
@@ -283,11 +286,28 @@ def _training(plan: Plan) -> str:
 
 
 def _intervals(plan: Plan) -> str:
-    statistics = plan.statistics
-    return (
-        f"{statistics.level:.0%}, percentile bootstrap over cells, {statistics.resamples:,} resamples, "
-        f"at least {statistics.min_clusters} clusters"
-    )
+    """How the plan makes an interval, what its shares are, and what it does with few clusters."""
+    found = plan.statistics
+    parts = [f"{100 * found.level:g}%, {METHODS[found.method]}"]
+    if found.method != "t":
+        parts[0] += f", {found.resamples:,} resamples"
+    shares = {"pooled": "of all rollouts, pooled", "mean_of_clusters": "the mean over clusters of each one's share"}
+    parts.append(f"shares: {shares[found.estimand]}, with a Wilson score interval")
+    if found.few_clusters == "undecided":
+        parts.append(f"with fewer than {found.min_clusters} clusters none: a rule on its end is undecided")
+    elif found.method != "t":
+        parts.append(f"with fewer than {found.min_clusters} clusters: {METHODS['t']}")
+    return "; ".join(parts)
+
+
+def _clusters(plan: Plan) -> str:
+    """What the intervals are over, in each place where the plan measures."""
+    sets = evaluation_sets(plan)
+    over = [name for name in sets if name not in ("agent", "safety")]
+    parts = ["cells (a problem at one effort)"]
+    parts += [f"on {', '.join(over)}: problems"] if over else []
+    parts += ["for agent turns: tasks"] if "agent" in sets else []
+    return "; ".join(parts)
 
 
 def _labels(plan: Plan) -> str:
@@ -303,7 +323,12 @@ def _labels(plan: Plan) -> str:
 
 def deviation_words(one: dict[str, Any]) -> str:
     """One deviation as JSON, in a sentence."""
-    return f"{one['reason']} ({one['time']}, {one['by']}; {one['seen']} seen)"
+    return f"{one['reason']} ({one['time']}, {one['by']}; {one['seen']} seen; {opens_words(one)})"
+
+
+def opens_words(one: dict[str, Any]) -> str:
+    """Which gates a deviation as JSON opens."""
+    return f"opens {', '.join(one['opens'])}" if one["opens"] else "opens nothing"
 
 
 def resource_words(row: dict[str, Any]) -> str:

@@ -10,12 +10,14 @@ from ablation.plan.load import LoadedPlan
 from ablation.plan.model import Plan
 from ablation.plan.proofs import PROVEN
 from ablation.plan.rules import ALL_COUNTS, OPERATORS, Rule, StopRule
+from ablation.plan.tables import STUDY
 from ablation.plan.words import number, rule_in_words
 from ablation.power.power import Power
 from ablation.power.reach import Reach
 from ablation.power.summary import Share
 from ablation.report.arm_words import arm_formula, arm_in_words, optimizer_in_words, reward_in_words, symbols
 from ablation.report.checklist import OPEN, checklist
+from ablation.report.headline_words import claims_too_much, headline, headline_rows, leads_to
 from ablation.report.phase2_words import (
     START,
     claim_rows,
@@ -153,22 +155,42 @@ def verdict_words(plan: Plan, rules: list[dict[str, Any]]) -> dict[str, Any]:
         reasons.append(("STOPPED", text))
     return {
         "label": REPLICATED,
-        "otherwise": NOT_REPLICATED,
-        "opening": f"{REPLICATED} comes out only if all four of these happen:",
         "conditions": conditions,
         "damaged": f"An arm is damaged if its readout ({size} after its last update) against the start's sweep ({size} on "
         "the same cells and seeds) does any one of these; otherwise it is stable:",
         "damage": next(group["rules"] for group in rules if group["key"] == "damage"),
-        "reasons": [{"code": code, "text": text} for code, text in reasons],
         "no_label": [
             {"code": "INCOMPLETE", "text": "A run that the next step needs is not there, or rollouts are missing or ungraded."},
             {"code": "UNDECIDED", "text": "A rule that matters cannot be said, because what it measures is undefined."},
         ],
         "later": _later(plan),
+        **_decided(plan, reasons),
         "does_not_mean": [
             f"{REPLICATED} does not rank stable arms, and does not ask the stable arm to be better than the start.",
             UNIT_OF_CLAIM,
         ],
+    }
+
+
+def _decided(plan: Plan, reasons: list[tuple[str, str]]) -> dict[str, Any]:
+    """How the reasons become a label: by the study's table, or by the rows of the plan's own."""
+    if plan.verdict.replication.table == STUDY:
+        return {
+            "opening": f"{REPLICATED} comes out only if all four of these happen:",
+            "table_title": "",
+            "table": [],
+            "reasons_title": f"Otherwise the label is {NOT_REPLICATED}, for any of these reasons",
+            "reasons": [{"code": code, "text": text} for code, text in reasons],
+            "no_label_title": "There is no label yet, neither of the two, while",
+        }
+    title = f"The plan's own table gives the label, by its first row that is true. {claims_too_much(plan)}"
+    return {
+        "opening": f"If all four of these happen, no reason against it is found, and the label is {headline(plan)}:",
+        "table_title": title.strip(),
+        "table": [{"label": label, "text": text} for label, text in headline_rows(plan)],
+        "reasons_title": "The reasons that can be found, several at once, and the label that each leads to",
+        "reasons": [{"code": code, "text": f"{text} {leads_to(plan, code)}"} for code, text in reasons],
+        "no_label_title": "There is no label yet, none of the table's, while",
     }
 
 
@@ -241,8 +263,6 @@ def luck_words(loaded: LoadedPlan, found: Power) -> dict[str, Any]:
     calm = found.no_difference
     rules = [_luck(rule.rule.name, rule.words, rule.overall) for rule in calm.rules]
     rules.append(_luck("any of them", "the run is called damaged", calm.any_damage))
-    labels = [_luck(name, "", calm.labels[name]) for name in calm.labels]
-    labels += [_luck("because", text, share) for _, text, share in calm.reasons]
     sections: list[dict[str, Any]] = []
     for name, section in calm.sections.items():
         rows = [_luck(one.rule.name, one.words, one.overall) for one in section.rules]
@@ -251,7 +271,8 @@ def luck_words(loaded: LoadedPlan, found: Power) -> dict[str, Any]:
         "studies": found.settings.studies,
         "sentence": in_words(calm),
         "assumed": summary_lines(loaded, found)[1],
-        "labels": labels,
+        "labels": [_luck(name, "", share) for name, share in calm.labels.items()],
+        "reasons": [_luck(text, "", share) for _, text, share in calm.reasons],
         "rules": rules,
         "stops": [_luck(one.rule.name, one.words, one.share) for one in found.stops],
         "sections": sections,

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from ablation.report.checklist import OPEN, by_part
 from ablation.report.phase2_words import TITLE
-from ablation.report.plan_page import EXTENSION_TITLE, SAME
+from ablation.report.plan_page import EXTENSION_TITLE, SAME, opens_words
 from ablation.report.plan_review import NOW
 from ablation.report.terminal import clean
 
@@ -26,7 +26,7 @@ def review_html(content: dict[str, Any]) -> str:
     template = environment.from_string(_read("plan_review.html.j2"))
     found = clean(content)
     ours = {"css": Markup(css), "policy": content_policy(css), "open": OPEN, "same": SAME, "now": NOW}
-    ours |= {"extension_title": EXTENSION_TITLE, "phase2_title": TITLE}
+    ours |= {"extension_title": EXTENSION_TITLE, "phase2_title": TITLE, "opens_words": opens_words}
     return template.render(found | ours, parts=by_part(found["checklist"]))
 
 

@@ -23,6 +23,7 @@ from ablation.report.plan_page import (
     resource_words,
 )
 from ablation.report.plan_review import NOW
+from ablation.report.power_tables import REASONS_TITLE
 from ablation.report.terminal import clean
 
 
@@ -43,14 +44,16 @@ def _sections(found: dict[str, Any]) -> Iterator[tuple[str, *tuple[RenderableTyp
     """Title and blocks of each section; a blank line goes between two blocks."""
     verdict, arms, schedule, luck = found["verdict"], found["arms"], found["schedule"], found["luck"]
     items = found["checklist"]
+    table = [f"{one['label']} {one['text']}" for one in verdict["table"]]
     later = [(one["label"], one["text"]) for one in verdict["later"]]
     yield "The question", Text(found["question"])
     yield (
         f"What would make the label {verdict['label']}",
         _under(verdict["opening"], _numbered(verdict["conditions"])),
         _under(verdict["damaged"], _rules(verdict["damage"])),
-        _under(f"Otherwise the label is {verdict['otherwise']}, for any of these reasons:", _coded(verdict["reasons"])),
-        _under("There is no label yet, neither of the two, while:", _coded(verdict["no_label"])),
+        *([_under(verdict["table_title"], _numbered(table))] if table else []),
+        _under(f"{verdict['reasons_title']}:", _coded(verdict["reasons"])),
+        _under(f"{verdict['no_label_title']}:", _coded(verdict["no_label"])),
         *([_under("Labels after that:", pairs(later))] if later else []),
         _bullets(verdict["does_not_mean"]),
     )
@@ -83,6 +86,7 @@ def _sections(found: dict[str, Any]) -> Iterator[tuple[str, *tuple[RenderableTyp
         *([_shares("stop rule", luck["stops"], "ends a run in")] if luck["stops"] else []),
         *(_shares(f"{one['title']} rule", one["rules"], "holds in") for one in luck["sections"]),
         _shares("label", luck["labels"], "comes out in"),
+        _shares(REASONS_TITLE, luck["reasons"], "found in"),
         Text(f"From {luck['studies']:,} simulated studies, as `plan lock` prints it. With effects: {luck['more']}"),
     )
     yield "What the lock does not prove", _bullets(found["not_proven"])
@@ -179,9 +183,7 @@ def _shares(heading: str, rows: Sequence[dict[str, Any]], what: str) -> Table:
     table.add_column(Text(heading), overflow="fold")
     table.add_column(Text(what), no_wrap=True)
     for row in rows:
-        reason = row["name"] == "because"
-        name = Padding(Text(f"because {row['words']}"), (0, 0, 0, 2), expand=False) if reason else Text(row["name"])
-        table.add_row(name, Text(row["shown"]))
+        table.add_row(Text(row["name"]), Text(row["shown"]))
     return table
 
 

@@ -17,6 +17,7 @@ from ablation.power.summary import RuleShare, Scenario, SectionShare, Share
 from ablation.power.target import Proposal
 from ablation.verdict.model import REPLICATED
 
+REASONS_TITLE = "reason (a study can have several)"
 SECTION_TITLES = {"held_out": "Held-out", "never_used": "Never-used", "main": "Main set", "release": "Release guards"}
 
 
@@ -37,11 +38,11 @@ def power_page(loaded: LoadedPlan, found: Power) -> RenderableType:
     parts.append(Padding(Text(intro), (0, 0, 0, 2), expand=False))
     section("The starting model", Text(_start(model.rates, found)))
     section("If there were no difference at all between any arm and the start", Text(in_words(calm)))
-    tables(_labels(calm), _rules(calm, None), *([_stops(found)] if found.stops else []), *_cut(calm))
+    tables(_labels(calm), _reasons(calm), _rules(calm, None), *([_stops(found)] if found.stops else []), *_cut(calm))
     if found.with_effects is not None:
         one, control = found.with_effects, plan.verdict.replication.control
         section(f"With the effects that you named: {_effects(one.effects)}", Text(in_words(one)))
-        tables(_labels(one), _rules(one, control), _runs(one), *_cut(one))
+        tables(_labels(one), _reasons(one), _rules(one, control), _runs(one), *_cut(one))
     for name in calm.sections:
         after = None if found.with_effects is None else found.with_effects.sections[name]
         text = "Each on its own set; a guard fails in the rest of the comparisons."
@@ -70,15 +71,14 @@ def summary_lines(loaded: LoadedPlan, found: Power) -> list[str]:
 
 
 def in_words(one: Scenario) -> str:
-    """The two labels in a sentence."""
+    """The labels in a sentence."""
     others = [f"{label} would come out in {_of_studies(share)}" for label, share in one.labels.items() if label != REPLICATED]
-    said = ", ".join(others)
-    if REPLICATED not in one.labels:
-        return f"{said}."
-    replicated = _of_studies(one.labels[REPLICATED])
-    if one.effects:
-        return f"{said}, and {REPLICATED} in {replicated}."
-    return f"If there were no difference at all, {said}, and {REPLICATED}, by luck alone, in {replicated}."
+    start = "" if one.effects else "If there were no difference at all, "
+    if REPLICATED in one.labels:
+        luck = "" if one.effects else ", by luck alone,"
+        share = _of_studies(one.labels[REPLICATED])
+        others.append(f"and {REPLICATED}{luck} in {share}" if others else f"{REPLICATED} would come out{luck} in {share}")
+    return f"{start}{', '.join(others)}."
 
 
 def _of_studies(share: Share) -> str:
@@ -147,11 +147,16 @@ def _effects(effects: Effects) -> str:
 
 
 def _labels(one: Scenario) -> Table:
-    table = _table("label (a study can have several reasons)", "share of studies")
+    table = _table("label", "share of studies")
     for label, share in one.labels.items():
         table.add_row(Text(label), Text(share_text(share)))
+    return table
+
+
+def _reasons(one: Scenario) -> Table:
+    table = _table(REASONS_TITLE, "found in")
     for _, text, share in one.reasons:
-        table.add_row(Text(f"  because {text}"), Text(share_text(share)))
+        table.add_row(Text(text), Text(share_text(share)))
     return table
 
 

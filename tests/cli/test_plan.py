@@ -17,6 +17,7 @@ from ablation.plan.load import load_plan
 from tests.plan.conftest import TEXT, write_plan
 
 PLANS = Path(__file__).parents[2] / "plans"
+NOT_YET = "Not looked at before the plan itself is right: the rules, the decision tables, the shape of the model"
 
 
 class Outcome:
@@ -53,7 +54,7 @@ def test_new_check_fill_in_lock(tmp_path, monkeypatch):
         assert refused.code == 2
         *faults, later = refused.err.split("\n")
         assert [tuple(map(int, line.split(":")[1:3])) for line in faults] == places
-        assert later.startswith("Not looked at before the plan itself is right: the rules, the shape of the model, model.base, ")
+        assert later.startswith(f"{NOT_YET}, model.base, ")
         assert refused.err.count("still the placeholder") == len(places) == 24
     assert not Path("plans/my-study.lock").exists()
     again = run("new", "my-study")
@@ -187,7 +188,7 @@ def test_check_looks_at_the_files_of_a_plan_that_is_not_valid(plan):
     adapter, cell, later = bad.err.split("\n")
     assert adapter.startswith(f"{plan}:6:18: model.start_adapter: needs `sha256` (or `owed: WHY`")
     assert cell.startswith(f"{plan}:19:18: problems.cells.xhigh[1]: there is no problem `p0l` in the file; did you mean")
-    assert later == "Not looked at before the plan itself is right: the rules, the shape of the model, model.start_adapter."
+    assert later == f"{NOT_YET}, model.start_adapter."
     as_json = run("check", plan, "--json")
     assert [one["field"] for one in json.loads(as_json.out)["problems"]] == ["model.start_adapter", "problems.cells.xhigh[1]"]
     plan.write_text(text.replace("cells:", "cels:").replace("at: problems.jsonl", "at: 3"))

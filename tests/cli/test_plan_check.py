@@ -10,7 +10,7 @@ from ablation.chain import GENESIS, chained_line
 from ablation.cli.plan import app
 from ablation.ledger.ledger import write_mark
 from ablation.problems.problem import Problem
-from tests.plan.conftest import PROBLEMS, TEXT, write_plan
+from tests.plan.conftest import OWN_TABLE, PROBLEMS, RIGGED_TABLE, TEXT, with_table, write_plan
 
 INTEGERS = PROBLEMS.splitlines()
 TRAINING = hashlib.sha256(PROBLEMS.encode()).hexdigest()
@@ -212,3 +212,13 @@ def test_states_that_could_not_be_sampled_as_they_are_are_not_locked(tmp_path, c
 def test_safety_prompts_are_looked_at_too(tmp_path, prompt, said):
     found = release(tmp_path, prompts=[prompt], template=ROLES + SHOWS)
     assert "verdict.release.safety.prompts" in found and said in found
+
+
+@pytest.mark.parametrize("command", ["check", "lock"])
+def test_a_table_that_says_replicated_without_a_replication_is_refused_at_its_row(tmp_path, command):
+    path = write_plan(tmp_path, with_table(RIGGED_TABLE))
+    done = CliRunner().invoke(app, [command, str(path)])
+    (said,) = done.exception.lines()
+    line = 1 + path.read_text().split("\n").index(f"  replication: {{control: C, family: replication, table: {RIGGED_TABLE}}}")
+    assert said.startswith(f"{path}:{line}:") and "verdict.replication.table[0]: says REPLICATED although" in said
+    assert CliRunner().invoke(app, [command, str(write_plan(tmp_path, with_table(OWN_TABLE)))]).exit_code == 0

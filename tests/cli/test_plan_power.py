@@ -29,7 +29,7 @@ def test_a_page_for_a_first_reader(plan, monkeypatch):
     assert "If there were no difference at all, NOT_REPLICATED would come out in" in words
     assert "REPLICATED, by luck alone, in" in words
     assert "With the effects that you named: C clean -40" in words
-    assert "because C is not damaged in main" in words
+    assert "reason (a study can have several) found in C is not damaged in main" in words
     assert "What this leaves out" in words
 
 

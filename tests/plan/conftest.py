@@ -15,6 +15,20 @@ BASE = b"weights"
 ADAPTER = b"adapter"
 
 
+MISSED = "[{reason: NO_STABLE_ARM}, {reason: NOT_STABLE_AGAIN}, {reason: STOPPED}]"
+OWN_TABLE = (
+    "[{label: INCONCLUSIVE, when: {reason: CONTROL_NOT_DAMAGED}}, "
+    f"{{label: NOT_REPLICATED, when: {{any: {MISSED}}}}}, {{label: REPLICATED}}]"
+)
+"""A replication's decision table that tells no damage from a broken arm."""
+RIGGED_TABLE = "[{label: REPLICATED}]"
+
+
+def with_table(table: str) -> str:
+    """`TEXT` with a decision table of its own for the replication."""
+    return TEXT.replace("{control: C, family: replication}", f"{{control: C, family: replication, table: {table}}}")
+
+
 def _ids(count: int) -> str:
     return ", ".join(f"p{number:02d}" for number in range(count))
 

@@ -10,6 +10,7 @@ import pytest
 from ablation.plan.canonical import canonical_bytes, canonical_tree, plan_digest
 from ablation.plan.load import parse_plan
 from ablation.plan.resolved import resolved_yaml
+from tests.plan.conftest import OWN_TABLE, with_table
 
 PLANS = Path(__file__).parents[2] / "plans"
 
@@ -82,9 +83,17 @@ def test_seeds_beyond_2_to_53_keep_all_digits(plan_text):
 
 
 def test_resolved_yaml_reads_back_to_the_same_plan(plan_text):
-    for text in ((PLANS / "tessera.yaml").read_text(), plan_text):
+    for text in ((PLANS / "tessera.yaml").read_text(), plan_text, with_table(OWN_TABLE)):
         before = plan(text)
         again = plan(resolved_yaml(before))
         assert again == before
         assert plan_digest(again) == plan_digest(before)
         assert resolved_yaml(again) == resolved_yaml(before)
+
+
+def test_resolved_rows_of_tables_have_no_nulls():
+    lines = resolved_yaml(plan(with_table(OWN_TABLE))).split("\n")
+    place = lines.index("    table:")
+    assert lines[place + 1] == '      - {"label": "INCONCLUSIVE", "when": {"reason": "CONTROL_NOT_DAMAGED"}}'
+    assert lines[place + 3] == '      - {"label": "REPLICATED"}'
+    assert "null" in resolved_yaml(plan(with_table(OWN_TABLE)))  # of fields that are not conditions

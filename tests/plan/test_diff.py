@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+from ablation.plan.canonical import canonical_tree
 from ablation.plan.diff import added_only, diff_trees
+from ablation.plan.load import load_plan
+from tests.plan.conftest import OWN_TABLE, RIGGED_TABLE, TEXT, with_table, write_plan
 
 
 def test_lines():
@@ -21,3 +24,39 @@ def test_added_only():
     assert not added_only({"a": {"b": 1}}, {"a": {"b": 2, "c": 2}})
     assert not added_only({"a": 1}, {})
     assert not added_only({"a": [1]}, {"a": [1, 2]})
+
+
+def cells(**efforts: list[str]) -> dict:
+    return {"problems": {"cells": efforts}}
+
+
+def test_cells_take_one_line_an_effort():
+    ids = [f"p{number:02d}" for number in range(20)]
+    assert diff_trees(cells(low=ids, high=ids), cells(low=ids[:4], high=ids)) == [
+        "  problems.cells.low: 20 ids -> 4 ids: without p04, p05, p06, p07, p08, p09, p10, p11, and 8 more"
+    ]
+    assert diff_trees(cells(low=ids[:2]), cells(low=["p00", "q1"])) == [
+        "  problems.cells.low: 2 ids -> 2 ids: without p01; with q1"
+    ]
+    assert diff_trees(cells(low=ids[:2]), cells(low=ids[1::-1])) == ["  problems.cells.low: 2 ids -> 2 ids: in another order"]
+    assert diff_trees(cells(low=ids), cells(high=ids[:1])) == [
+        "  problems.cells.high: (not there) -> 1 id",
+        "  problems.cells.low: 20 ids -> (not there)",
+    ]
+    assert diff_trees(cells(low=ids), cells(low=list(ids))) == []
+
+
+def test_rows_of_tables_are_shown_without_what_they_do_not_use(tmp_path):
+    before, own, rigged = (
+        canonical_tree(load_plan(write_plan(tmp_path, text)).plan)
+        for text in (TEXT, with_table(OWN_TABLE), with_table(RIGGED_TABLE))
+    )
+    at = "  verdict.replication.table"
+    assert diff_trees(before, rigged) == [f'{at}: "study" -> [{{"label": "REPLICATED"}}]']
+    missed = '{"any": [{"reason": "NO_STABLE_ARM"}, {"reason": "NOT_STABLE_AGAIN"}, {"reason": "STOPPED"}]}'
+    assert diff_trees(rigged, own) == [
+        f'{at}[0].label: "REPLICATED" -> "INCONCLUSIVE"',
+        f'{at}[0].when: (not there) -> {{"reason": "CONTROL_NOT_DAMAGED"}}',
+        f'{at}[1]: (not there) -> {{"label": "NOT_REPLICATED", "when": {missed}}}',
+        f'{at}[2]: (not there) -> {{"label": "REPLICATED"}}',
+    ]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ablation.plan.tables import Condition, Row
-from ablation.power.idle import idle_rows
+from ablation.power.idle import idle_rows, unearned_rows
 from ablation.verdict.tables import Facts, deciding_rows
 from tests.study.evaluations import RULE, lock_phase2
 
@@ -58,3 +58,53 @@ def test_a_table_too_large_to_see_through_is_believed():
     rows[0] = Row(label="YES", when=Condition(all=sure.all[:4]))
     assert deciding_rows(rows, Facts(few)) == {0}
     assert deciding_rows([Row(label="YES", when=Condition(rules="all")), Row(label="NO")], Facts(rules)) == {0, 1}
+
+
+def rows(*table: dict) -> list[Row]:
+    return [Row.model_validate(row) for row in table]
+
+
+def reason(code: str) -> dict:
+    return {"reason": code}
+
+
+REASONS = ("CONTROL_NOT_DAMAGED", "NO_STABLE_ARM", "NOT_STABLE_AGAIN", "STOPPED")
+LAST = {"label": "REPLICATED"}
+
+
+@pytest.mark.parametrize(
+    ("table", "found"),
+    [
+        ([{"label": "NO", "when": {"any": [reason(code) for code in REASONS]}}, LAST], []),
+        (
+            [
+                {"label": "INCONCLUSIVE", "when": reason(REASONS[0])},
+                {"label": "NO", "when": {"any": [reason(code) for code in REASONS[1:]]}},
+                LAST,
+            ],
+            [],
+        ),
+        ([{"label": "REPLICATED", "when": {"none": [reason(code) for code in REASONS]}}, {"label": "NO"}], []),
+        ([LAST], [(0, " or ".join(REASONS))]),
+        ([{"label": "NO", "when": {"any": [reason(code) for code in REASONS[:3]]}}, LAST], [(1, "STOPPED")]),
+        (  # each reason alone says NO; two together do not
+            [
+                {"label": "REPLICATED", "when": {"all": [reason("STOPPED"), reason("NO_STABLE_ARM")]}},
+                {"label": "NO", "when": {"any": [reason(code) for code in REASONS]}},
+                LAST,
+            ],
+            [(0, "NO_STABLE_ARM and STOPPED")],
+        ),
+        (
+            [
+                {"label": "REPLICATED", "when": reason("NO_STABLE_ARM")},
+                {"label": "NO", "when": {"any": [reason("CONTROL_NOT_DAMAGED"), reason("STOPPED")]}},
+                LAST,
+            ],
+            [(0, "NO_STABLE_ARM"), (1 + 1, "NOT_STABLE_AGAIN")],
+        ),
+    ],
+)
+def test_replicated_where_a_reason_was_found(table, found):
+    why = "was found; phase 2 would open without a replication. Let a row before it give another label for that"
+    assert unearned_rows(rows(*table)) == [(row, f"says REPLICATED although {what} {why}") for row, what in found]

@@ -138,3 +138,41 @@ def test_training_that_is_not_the_default_is_shown(tmp_path):
 )
 def test_duration(seconds, words):
     assert duration(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("statistics", "words"),
+    [
+        (
+            "{}",
+            "90%, percentile bootstrap over clusters, 10,000 resamples; shares: of all rollouts, pooled, with a Wilson score "
+            "interval; with fewer than 10 clusters none: a rule on its end is undecided",
+        ),
+        (
+            "{level: 0.975, method: expanded, resamples: 500, min_clusters: 4, few_clusters: t, estimand: mean_of_clusters}",
+            "97.5%, expanded percentile bootstrap over clusters, 500 resamples; shares: the mean over clusters of each one's "
+            "share, with a Wilson score interval; with fewer than 4 clusters: t interval over clusters (jackknife)",
+        ),
+        (
+            "{method: t, few_clusters: t}",
+            "90%, t interval over clusters (jackknife); shares: of all rollouts, pooled, with a Wilson score interval",
+        ),
+    ],
+)
+def test_intervals_are_the_plan_s_own(tmp_path, statistics, words):
+    path = write_plan(tmp_path, TEXT + f"statistics: {statistics}\n")
+    assert f"intervals {words} clusters cells (a problem at one effort) " in " ".join(page(path).split())
+
+
+def test_on_the_sets_of_phase_2_intervals_are_over_problems():
+    words = " ".join(page(PLANS / "tessera.yaml").split())
+    over = "on held-out, never-used, selection, main: problems; for agent turns: tasks"
+    assert f"clusters cells (a problem at one effort); {over}" in words
+
+
+def test_a_deviation_says_what_it_opens(tmp_path):
+    loaded, out = load_plan(write_plan(tmp_path)), io.StringIO()
+    one = {"number": 1, "reason": "X goes on", "time": "noon", "by": "ann", "seen": "results", "opens": ["held-out", "release"]}
+    summary = plan_summary(loaded, {"state": "not locked", "detail": None}) | {"deviations": [one]}
+    Console(file=out, width=120, highlight=False, color_system=None).print(Page(plan_page(loaded, summary)), end="")
+    assert "1  X goes on (noon, ann; results seen; opens held-out, release)" in out.getvalue()

@@ -20,7 +20,7 @@ from ablation.report.plan_review import review, share_of_rollouts
 from ablation.report.plan_review_html import review_html
 from ablation.report.plan_review_terminal import review_page
 from ablation.report.terminal import Page
-from tests.plan.conftest import TEXT, write_plan
+from tests.plan.conftest import OWN_TABLE, RIGGED_TABLE, TEXT, with_table, write_plan
 
 PLANS = Path(__file__).parents[2] / "plans"
 GOLDEN = Path(__file__).parent / "golden" / "plan_review.txt"
@@ -202,7 +202,14 @@ def test_foreign_text_is_shown_and_not_obeyed(tmp_path):
     note = HOSTILE.replace('"', '\\"')
     text = TEXT.replace("N: {weighting: rollout}", f'N: {{weighting: rollout, note: "{note}"}}')
     text = text.replace("question: Does it work?", f'question: "{note}"')
-    deviation = {"number": 1, "reason": f"\x1b]0;x\x07{HOSTILE}", "time": "t\u202e", "by": HOSTILE, "seen": "nothing"}
+    deviation = {
+        "number": 1,
+        "reason": f"\x1b]0;x\x07{HOSTILE}",
+        "time": "t\u202e",
+        "by": HOSTILE,
+        "seen": "nothing",
+        "opens": [],
+    }
     found = content(write_plan(tmp_path, text), refused=HOSTILE, deviations=[deviation], proofs=[SIGNED | {"says": HOSTILE}])
     page = review_html(found)
     parsed = Tags(page)
@@ -262,3 +269,51 @@ def test_an_extension_is_in_both_pages_with_its_own_rules(tmp_path):
         ):
             assert part in page or part.replace("damage", "Damage") in page, part
     assert "Extension" not in text_page(content(write_plan(tmp_path)))
+
+
+def words_of(found: dict, shown: str) -> str:
+    return " ".join((text_page(found) if shown == "terminal" else Tags(review_html(found)).text).split())
+
+
+@pytest.mark.parametrize("shown", ["terminal", "html"])
+def test_a_table_of_the_plan_s_own_is_what_makes_the_label(tmp_path, shown):
+    words = words_of(content(write_plan(tmp_path, with_table(OWN_TABLE))), shown)
+    for part in (
+        "If all four of these happen, no reason against it is found, and the label is REPLICATED:",
+        "The plan's own table gives the label, by its first row that is true.",
+        "INCONCLUSIVE if CONTROL_NOT_DAMAGED was found",
+        "NOT_REPLICATED if NO_STABLE_ARM was found or NOT_STABLE_AGAIN was found or STOPPED was found",
+        "REPLICATED if no row before it is true",
+        "there is no damage to prevent. The label is then INCONCLUSIVE.",
+        "The arm that was carried on is damaged in replication. Found alone, it makes the label NOT_REPLICATED; "
+        "beside other reasons the label can be INCONCLUSIVE.",
+    ):
+        assert part in words
+    assert "Otherwise the label is" not in words and "neither of the two" not in words and "refuse it" not in words
+
+
+@pytest.mark.parametrize("shown", ["terminal", "html"])
+def test_a_rigged_table_is_shown_as_one(tmp_path, shown):
+    words = words_of(content(write_plan(tmp_path, with_table(RIGGED_TABLE))), shown)
+    assert "REPLICATED always, whatever is found" in words
+    assert "This table can say REPLICATED where nothing was replicated: `plan check` and `plan lock` refuse it." in words
+    assert words.count("The label is then REPLICATED.") == 4
+    assert "comes out only if" not in words and "If there were no difference at all, REPLICATED would come out, by luck" in words
+
+
+@pytest.mark.parametrize("shown", ["terminal", "html"])
+def test_reasons_are_not_under_a_label(tmp_path, shown):
+    found = content(write_plan(tmp_path, with_table(OWN_TABLE)))
+    assert [row["name"] for row in found["luck"]["labels"]] == ["REPLICATED", "INCONCLUSIVE", "NOT_REPLICATED"]
+    words = words_of(found, shown)
+    heading = "How often each label comes out" if shown == "html" else "label comes out in"
+    labels, reasons = words.index(heading), words.index("can have several)")
+    assert labels < reasons < words.index("C is not damaged in main", reasons)
+
+
+@pytest.mark.parametrize("shown", ["terminal", "html"])
+def test_a_deviation_says_what_it_opens(tmp_path, shown):
+    one = {"number": 1, "reason": "X goes on", "time": "t", "by": "ann", "seen": "results", "opens": ["held-out", "release"]}
+    found = content(write_plan(tmp_path), deviations=[one, one | {"number": 2, "opens": []}])
+    words = words_of(found, shown)
+    assert "results seen; opens held-out, release" in words and "results seen; opens nothing" in words

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ from ablation.plan.load import load_plan
 from ablation.power.power import power
 from ablation.power.settings import Settings
 from ablation.power.summary import Share
-from ablation.report.power_tables import power_page, share_text
+from ablation.report.power_tables import in_words, power_page, share_text
 from ablation.training.stops import fired_rule
+from tests.plan.conftest import OWN_TABLE, RIGGED_TABLE, with_table, write_plan
 
 PLANS = Path(__file__).parents[2] / "plans"
 GOLDEN = Path(__file__).parent / "power_page.txt"
@@ -64,3 +66,23 @@ def test_nothing_is_cut_at_other_widths(width):
 )
 def test_shares_never_claim_more_than_was_simulated(share, text):
     assert share_text(share) == text
+
+
+def sentence(tmp_path, table: str, effects: list[str]) -> str:
+    loaded = load_plan(write_plan(tmp_path, with_table(table)))
+    found = power(loaded, Settings(studies=200, effects=effects), fired_rule)
+    return in_words(found.with_effects if effects else found.no_difference)
+
+
+def test_the_sentence_of_a_table_with_one_label(tmp_path):
+    said = sentence(tmp_path, RIGGED_TABLE, [])
+    assert said == "If there were no difference at all, REPLICATED would come out, by luck alone, in all 200 simulated studies."
+    said = sentence(tmp_path, RIGGED_TABLE, ["C.clean=-25"])
+    assert said == "REPLICATED would come out in all 200 simulated studies."
+
+
+def test_the_sentence_of_a_table_with_three_labels(tmp_path):
+    said = sentence(tmp_path, OWN_TABLE, [])
+    start, share = "If there were no difference at all, INCONCLUSIVE would come out in ", r"[\w\s.,%±()]+"
+    last = f"NOT_REPLICATED would come out in {share}, and REPLICATED, by luck alone, in {share}"
+    assert re.fullmatch(rf"{start}{share}, {last}", said)
