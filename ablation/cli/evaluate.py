@@ -39,7 +39,8 @@ def evaluate(
     from ablation.plan.choose import choose_plan, command_options
     from ablation.plan.deviations import deviations_path, read_deviations
     from ablation.plan.model import START
-    from ablation.study.evaluate_sets import find_set, in_words
+    from ablation.rollouts.comparisons import in_words
+    from ablation.study.evaluate_sets import find_set
     from ablation.study.workspace import gate, run_root
 
     if reference != START:
@@ -71,7 +72,7 @@ def evaluate(
 
 def _in_words(found: Compared) -> list[str]:
     from ablation.report.verdict_parts import hours_in_words
-    from ablation.study.evaluate_sets import in_words
+    from ablation.rollouts.comparisons import in_words
 
     record, counts = found.record, found.record["correct"]
     name, lines = in_words(record["set"]), []

@@ -61,7 +61,9 @@ def status(
         typer.echo(f"extend   {one.family}/{one.arm}: {_extension(one, state.arms[0].updates)}")
         for update, figures in one.figures.items():
             if figures:
-                typer.echo(f"check    {one.family}/{one.arm}@{update}: {one.checks[update]}: {', '.join(figures)}")
+                typer.echo(f"check    {one.family}/{one.arm}@{update}: {one.checks[update]}")
+            for line in _packed(figures):
+                typer.echo(f"         {line}")
     for one in sets:
         for line in _set(one):
             typer.echo(f"phase 2  {line}")
@@ -85,15 +87,29 @@ def _extension(one: ExtensionState, before: int) -> str:
     return f"update {one.updates_done} of {one.updates}, checks: {checks}{end}{_unstepped(one)}"
 
 
+def _packed(figures: list[str], width: int = 100) -> list[str]:
+    """The figures side by side, on as few lines of at most `width` characters as hold them in their order."""
+    lines: list[str] = []
+    for one in figures:
+        if lines and len(lines[-1]) + len(one) + 2 <= width:
+            lines[-1] += f", {one}"
+        else:
+            lines.append(one)
+    return lines
+
+
 def _set(one: SetState) -> list[str]:
     """A line for each comparison on the set, or one that says that there is none."""
+    from ablation.rollouts.comparisons import in_words
+
+    name = in_words(one.name)
     if not one.comparisons:
         opened = f"; deviation {one.opened} opens it" if one.opened is not None else ""
-        return [f"{one.name}: not begun{opened}"]
+        return [f"{name}: not begun{opened}"]
     lines = []
     for found in one.comparisons:
         how = f"taken over from {found.reused}" if found.reused else found.reference
-        line = f"{one.name}: {found.subject}: start: {how}, subject: {found.rollouts}"
+        line = f"{name}: {found.subject}: start: {how}, subject: {found.rollouts}"
         if found.correct is not None:
             line += f"; correct {found.correct['subject']}, the start {found.correct['reference']}"
         line += "; DRIFT" if found.drifted else ""

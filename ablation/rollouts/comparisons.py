@@ -14,6 +14,11 @@ OPENED = "evaluation_opened"
 SIDES = ("reference", "subject")
 
 
+def in_words(set_name: str) -> str:
+    """The set in a sentence: `main` alone is the name of a family, too."""
+    return "main set" if set_name == "main" else set_name
+
+
 def stage_name(set_name: str, subject: str, side: str) -> str:
     """How journal and ledger name a stage of a comparison; `side` is `reference` or `subject`."""
     return f"evaluations/{set_name}/{subject}/{side}"

@@ -20,13 +20,13 @@ from ablation.measures.measure import measure
 from ablation.plan.deviations import Deviation, opened_by
 from ablation.plan.lock import LockedPlan
 from ablation.plan.model import START
-from ablation.rollouts.comparisons import OPENED, SIDES, comparison_hours, earlier_references, reused_from, stage_name
+from ablation.rollouts.comparisons import OPENED, SIDES, comparison_hours, earlier_references, in_words, reused_from, stage_name
 from ablation.rollouts.folder import RunFolder, measures_file, stage_file
 from ablation.rollouts.grades import grades_of
 from ablation.rollouts.outcomes import Outcomes, outcomes
 from ablation.rollouts.store import part_info, read_stage, stage_is_complete, stage_parts
 from ablation.study.deviations import take_up_deviations
-from ablation.study.evaluate_sets import SampledSet, copy_set, find_set, in_words, read_set
+from ablation.study.evaluate_sets import SampledSet, copy_set, find_set, read_set
 from ablation.study.evaluate_subject import Subject, find_subject
 from ablation.study.extension import deviate_command, run_options
 from ablation.study.grading import grade_stage

@@ -37,11 +37,6 @@ FIELDS = {
 """Set -> the field of a plan that makes it."""
 
 
-def in_words(set_name: str) -> str:
-    """The set in a sentence: `main` alone is the name of a family, too."""
-    return "main set" if set_name == "main" else set_name
-
-
 @dataclass(frozen=True)
 class SampledSet:
     """What is sampled of one set, by each model."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from ablation.errors import AblationError, IncompleteError
@@ -10,11 +11,14 @@ from ablation.plan.deviations import Deviation, opened_by
 from ablation.plan.extension import eligible_checks, extension_family
 from ablation.plan.lock import LockedPlan
 from ablation.plan.phase2 import evaluation_family, guard_set
+from ablation.rollouts.comparisons import comparison_hours
 from ablation.rollouts.folder import RunFolder
+from ablation.rollouts.journal_chain import read_journal
 from ablation.study.evaluate_subject import subjects_there
 from ablation.study.phase2_state import phase2_state
 from ablation.study.phase_gates import Gates
 from ablation.study.state import RunState, run_state
+from ablation.verdict.gated import extended_by_plan
 from ablation.verdict.model import NOT_RUN, REPLICATED, WIN_UNVERIFIED
 from ablation.verdict.run import first_stable_arm
 
@@ -59,6 +63,10 @@ def _steps(locked: LockedPlan, run: RunFolder, deviations: Sequence[Deviation]) 
     def is_open(name: str, subject: str) -> bool:
         return name in states and (states[name].opened is not None or gates.why_closed(name, subject) is None)
 
+    def is_candidate(subject: str) -> bool:
+        allowed = extended_by_plan(gates.phase2)
+        return allowed is None or subject.rpartition("@")[0] in allowed
+
     for one in (comparison for state in states.values() for comparison in state.comparisons if not comparison.finished):
         yield _evaluate(one.set, one.subject, one.reused)
     stable, last = gates.phase2.stable_arm, plan.training.updates
@@ -76,10 +84,10 @@ def _steps(locked: LockedPlan, run: RunFolder, deviations: Sequence[Deviation]) 
         if not done("never-used") and subject in there and is_open("never-used", subject):
             yield _evaluate("never-used", subject)
     yield from _extension(locked, run, deviations, gates, there)
-    extended = [subject for subject in there if subject.rpartition("@")[2] != str(last)]
+    extended = [subject for subject in there if subject.rpartition("@")[2] != str(last) and is_candidate(subject)]
     for subject in extended:
         if subject not in done("selection") and is_open("selection", subject):
-            yield _evaluate("selection", subject)
+            yield _evaluate("selection", subject, _same_day_reference(locked, run, "selection", done("selection")))
     tried = gates.selected if gates.selects else first
     release = plan.verdict.release
     guarded = {guard_set(guard).replace("_", "-") for guard in release.guards} if release is not None else set()
@@ -105,6 +113,17 @@ def _extension(
         begun = run.update(evaluation_family(locked.plan), arm, locked.plan.training.updates + 1).is_dir()
         if not begun:
             yield f"ablation run --arm {arm} --continue-to {max(eligible_checks(extension))}"
+
+
+def _same_day_reference(locked: LockedPlan, run: RunFolder, name: str, done: Sequence[str]) -> str | None:
+    """The newest comparison of `done` on the set whose reference is still young enough to be taken over; None if there is none.
+
+    Candidates of a selection are compared with each other, so one start for all of them is the better comparison.
+    """
+    events, now = read_journal(run.journal) if done else [], datetime.now(UTC)
+    age = {subject: comparison_hours(events, name, subject, now) for subject in done}
+    young = {one: hours for one, hours in age.items() if hours is not None and hours <= locked.plan.evaluation.same_day_hours}
+    return min(young, key=lambda one: young[one], default=None)
 
 
 def _evaluate(name: str, subject: str, reused: str | None = None) -> str:

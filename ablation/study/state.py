@@ -158,7 +158,7 @@ def _extensions(run: RunFolder, plan: Plan, deviations: Sequence[Deviation]) -> 
 def _figure(rule: dict) -> str:
     """A rule of a check: `clean_lost +2 (fires at <= -7)`."""
     value = rule.get("value")
-    shown = "no figure" if value is None else f"{value:+d}" if isinstance(value, int) else f"{value:+.3g}"
+    shown = "no figure" if value is None else f"{value:+d}" if isinstance(value, int) else f"{value:+.3f}"
     return f"{rule.get('name')} {shown} (fires at {rule.get('op')} {rule.get('limit')})"
 
 

@@ -5,9 +5,9 @@ import subprocess
 
 import pytest
 
+from ablation.cli.status import _packed, _set
+from ablation.study.phase2_state import ComparisonState, SetState
 from tests.study.mini import ablation, command, environment, mini_tree, write_plan
-
-pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +21,7 @@ def next_command(folder) -> str:
     return ablation(folder, "status").stdout.splitlines()[-1].split(maxsplit=1)[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_the_run_with_the_command_that_goes_on(folder, number, code):
     process = subprocess.Popen(
@@ -39,6 +40,7 @@ def test_a_signal_ends_the_run_with_the_command_that_goes_on(folder, number, cod
     assert errors.splitlines()[-1] == "stopped; nothing that was written is lost. Go on with: ablation run --all"
 
 
+@pytest.mark.slow
 def test_status_leads_to_the_verdict(folder):
     assert next_command(folder) == "ablation run --all"
     one_arm = ablation(folder, "run", "--arm", "C")
@@ -49,6 +51,7 @@ def test_status_leads_to_the_verdict(folder):
     assert ablation(folder, "verdict").returncode == 0
 
 
+@pytest.mark.slow
 def test_with_two_locked_plans_printed_commands_name_theirs(folder):
     other = write_plan(folder, mini_tree() | {"name": "other"})
     assert ablation(folder, "plan", "lock", str(other)).returncode == 0
@@ -58,3 +61,16 @@ def test_with_two_locked_plans_printed_commands_name_theirs(folder):
     finally:
         other.with_suffix(".lock").unlink()
         other.unlink()
+
+
+def test_figures_of_a_check_fit_on_a_line():
+    figures = [f"{name} +0 (fires at <= -7)" for name in ("clean_lost", "truncated_more", "looping_more", "logprob_lost")]
+    assert _packed(figures, 65) == figures  # the first two take 30 + 2 + 34
+    assert _packed(figures, 66) == [", ".join(figures[:2]), ", ".join(figures[2:])]
+    assert _packed(figures, 1000) == [", ".join(figures)] and _packed([]) == []
+
+
+def test_the_set_is_not_called_as_the_family_is():
+    assert _set(SetState("main", 1, [])) == ["main set: not begun; deviation 1 opens it"]
+    one = ComparisonState("main", "N@5", "yes", "yes", True, None, 1, {"subject": 30, "reference": 33}, False, None)
+    assert _set(SetState("main", 1, [one])) == ["main set: N@5: start: yes, subject: yes; correct 30, the start 33 (deviation 1)"]

@@ -95,8 +95,8 @@ def test_the_whole_chain_of_the_study(tmp_path):
     chain.open_as_it_says("evaluate selection --subject N@3")
     assert chain.next == "evaluate selection --subject N@3"
     chain(chain.next)
-    assert chain.next == "evaluate selection --subject N@4"
-    chain(f"{chain.next} --reuse-reference N@3")
+    assert chain.next == "evaluate selection --subject N@4 --reuse-reference N@3"
+    chain(chain.next)
     selected = json.loads(ablation(tmp_path, "verdict", "--json").stdout)["sections"]["selection"]
     if selected["label"].startswith("SELECTED"):
         tried = selected["subject"]

@@ -53,7 +53,7 @@ def test_an_extension_and_updates_without_a_step(tmp_path):
     assert (one.checks[4], one.paused_after) == ("DAMAGED", 4)
     assert one.figures[4] == [
         "clean_lost -4 (fires at <= -2)",
-        "logprob_lost -0.00042 (fires at <= -0.15)",
+        "logprob_lost -0.000 (fires at <= -0.15)",
         "longer no figure (fires at > 2.0)",
     ]
 
