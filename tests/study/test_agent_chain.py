@@ -104,4 +104,4 @@ def test_from_the_states_and_prompts_to_guards_and_audit(tmp_path):
         assert any(line.split()[:1] == [guard["name"]] and " held" in line for line in text.splitlines()), guard["name"]
     audit = said(tmp_path, "audit", "runs/mini", code=6)  # what is there agrees
     assert "24  agent turns" in audit and "32  safety answers" in audit
-    assert "checks agree; 3 things that the plan asks for: missing" in audit
+    assert "checks agree; 2 things that the plan asks for: missing" in audit
