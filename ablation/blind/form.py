@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,21 @@ from ablation.blind.ratings import FILE, Ratings, Reply
 from ablation.errors import UsageError
 
 _TOP = ("ablation_ratings", "batch_sha256", "blinded", "ratings")
+_EXPLAINED = "explained"
+"""What the form tells the rater; nothing of it is read."""
 _SPACE = re.compile(r"[ \t\r\n]*")
 _LIMIT = 10_000_000
 _NOTE = 10_000
+_MOST = 20
+"""Faults that are listed."""
 
 
 def read_form(path: Path, batch: Batch, have: Ratings) -> list[Reply]:
     """The replies in the file `path`; `have`: what this rater said before.
 
     Raises `UsageError` naming file, line and field: no JSON, another batch, not blinded, an unknown item, one that was rated
-    before (in the file or earlier), a question without an answer, an answer of the wrong type, an unknown field.
+    before (in the file or earlier), a question without an answer, an answer of the wrong type, an unknown field. What is wrong
+    with `blinded` and with the ratings is told together.
     """
     text = _text(path)
     content, lines = _parse(path, text)
@@ -32,8 +38,9 @@ def read_form(path: Path, batch: Batch, have: Ratings) -> list[Reply]:
     for name in _TOP:
         if name not in content:
             raise wrong(1, name, "is missing", "Fill in `form.json` as it was made; it has this field.")
+    faults: list[UsageError] = []
     for name in content:
-        if name not in _TOP:
+        if name not in (*_TOP, _EXPLAINED):
             raise wrong(lines[name], name, "is no field of this form", f"Fields: {', '.join(_TOP)}.")
     if content["ablation_ratings"] != 1 or isinstance(content["ablation_ratings"], bool):
         raise wrong(
@@ -52,46 +59,60 @@ def read_form(path: Path, batch: Batch, have: Ratings) -> list[Reply]:
     if content["blinded"] is not True:
         found = "nothing" if content["blinded"] is None else _json(content["blinded"])
         hint = "true, if nobody told the rater whose answers these are; other ratings are never pooled."
-        raise wrong(lines["blinded"], "blinded", f"found {found}, not true", hint)
+        faults.append(wrong(lines["blinded"], "blinded", f"found {found}, not true", hint))
     if not isinstance(content["ratings"], list) or not content["ratings"]:
-        raise wrong(lines["ratings"], "ratings", "is not a list of ratings", "One object an item.")
+        raise _together([*faults, wrong(lines["ratings"], "ratings", "is not a list of ratings", "One object an item.")])
     replies, first = [], {one.item: 0 for one in have.replies}
     for place, row in enumerate(content["ratings"]):
         line, field = lines[("ratings", place)], f"ratings[{place}]"
         if not isinstance(row, dict):
-            raise wrong(line, field, f"found {_json(row)}, not an object", "One object an item.")
+            faults.append(wrong(line, field, f"found {_json(row)}, not an object", "One object an item."))
+            continue
         number = row.get("item")
         item = batch.item(number)
         if item is None:
             found = "is missing" if "item" not in row else f"there is no item {_json(number)}"
-            raise wrong(line, f"{field}.item", found, f"Items of this batch are numbered 1 to {len(batch)}.")
+            faults.append(wrong(line, f"{field}.item", found, f"Items of this batch are numbered 1 to {len(batch)}."))
+            continue
         if item.number in first:
             before = f"in line {first[item.number]}" if first[item.number] else f"by `{have.rater}` earlier"
-            raise wrong(
-                line, f"{field}.item", f"item {item.number} was rated {before}", "A rating is given once, and never replaced."
-            )
+            once = "A rating is given once, and never replaced."
+            faults.append(wrong(line, f"{field}.item", f"item {item.number} was rated {before}", once))
+            continue
         first[item.number] = line
-        replies.append(
-            _reply(row, item, lambda name, what, hint, line=line, field=field: wrong(line, f"{field}.{name}", what, hint))
-        )
+        own = [wrong(line, f"{field}.{name}", what, hint) for name, what, hint in _faults(row, item)]
+        faults += own
+        if not own:
+            replies.append(Reply(item.number, {name: row[name] for name in item.fields}, FILE, note=row.get("note", "")))
+    if faults:
+        raise _together(faults)
     return replies
 
 
-def _reply(row: dict[str, Any], item: Item, wrong: Any) -> Reply:
+def _together(faults: list[UsageError]) -> UsageError:
+    """One error with a line for each of the first faults, and each hint once."""
+    lines = [one.message for one in faults[:_MOST]]
+    lines += [f"... and {len(faults) - _MOST} more"] if len(faults) > _MOST else []
+    return UsageError("\n".join(lines), hint=" ".join(dict.fromkeys(one.hint or "" for one in faults)))
+
+
+def _faults(row: dict[str, Any], item: Item) -> Iterator[tuple[str, str, str]]:
+    """(field, what is wrong, what to do) of each fault of one rating."""
     for name in row:
         if name not in ("item", "note", *item.fields):
-            raise wrong(name, "is no field of a rating", f"Fields: item, {', '.join(item.fields)}, note.")
+            yield name, "is no field of a rating", f"Fields: item, {', '.join(item.fields)}, note."
     for name in item.fields:
         if name not in row or row[name] is None:
-            raise wrong(
-                name, f"item {item.number} has no answer to this question", "Every question is answered; nothing was taken."
+            yield (
+                name,
+                f"item {item.number} has no answer to this question",
+                "Every question must be answered; nothing was taken.",
             )
-        if fault := item.fault(name, row[name]):
-            raise wrong(name, fault, "Nothing was taken.")
+        elif fault := item.fault(name, row[name]):
+            yield name, fault, "Nothing was taken."
     note = row.get("note", "")
     if not isinstance(note, str) or len(note) > _NOTE:
-        raise wrong("note", f"is not a text of at most {_NOTE:,} characters", "Write it in quotes, or leave it out.")
-    return Reply(item.number, {name: row[name] for name in item.fields}, FILE, note=note)
+        yield "note", f"is not a text of at most {_NOTE:,} characters", "Write it in quotes, or leave it out."
 
 
 def _text(path: Path) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ablation.blind.batch import Batch
+from ablation.blind.batch import LABEL_QUESTION, LABEL_WORDS, NEEDED_CHECK, NOT_TOLD, PAIR_QUESTIONS, PAIRS, Batch
 from ablation.chain import chained_line, read_chain
 from ablation.errors import GateError, IntegrityError, UsageError
 from ablation.files import json_bytes, sha256_bytes, write_bytes
@@ -240,5 +240,11 @@ def _setting(one: Reply) -> dict[str, Any] | None:
 def form_bytes(batch: Batch) -> bytes:
     """An empty form, for somebody who rates elsewhere."""
     ratings = [{"item": one.number, **dict.fromkeys(one.fields), "note": ""} for one in batch.items]
-    content = {"ablation_ratings": 1, "batch_sha256": batch.sha256, "blinded": None, "ratings": ratings}
+    asked: dict[str, Any] = {"blinded": f"true means: {NOT_TOLD}"}
+    if batch.kind == PAIRS:
+        asked |= {name: f"{text} (true or false)" for name, text in PAIR_QUESTIONS.items()} | {"check": NEEDED_CHECK}
+    else:
+        used = {label for one in batch.items for label in one.labels}
+        asked |= {"label": LABEL_QUESTION, "labels": {label: text for label, text in LABEL_WORDS.items() if label in used}}
+    content = {"ablation_ratings": 1, "batch_sha256": batch.sha256, "explained": asked, "blinded": None, "ratings": ratings}
     return json_bytes(content)

@@ -16,12 +16,16 @@ if TYPE_CHECKING:
     from ablation.cli.blind_run import BlindRun
 
 
+YES_NO = {"y": True, "yes": True, "n": False, "no": False}
+
+
 def rate(
     subject: SUBJECT, rater: RATER, name: SET = "held-out", plan: PLAN = None, run: RUN = None, as_json: JSON = False
 ) -> None:
     """Show what is not rated yet, one after the other, and ask the questions. Every rating is kept at once.
 
-    An empty line or the end of the input stops; the same command goes on from there. Exit 6: something is still open.
+    First you confirm that nobody told you whose answers these are. An empty line or the end of the input stops; the same command
+    goes on from there. Exit 6: something is still open.
     """
     from ablation.blind.ratings import PERSON, Reply, check_open, check_way
 
@@ -31,6 +35,8 @@ def rate(
     if rater in state.ratings:
         check_way(state.ratings[rater], PERSON, None)
     keep, left = found.add(rater), state.open(rater, PERSON)
+    if left and not _begin(state.batch.kind):
+        left = []
     for place, (number, _) in enumerate(left, start=1):
         item = state.batch.item(number)
         assert item is not None
@@ -43,10 +49,14 @@ def rate(
 
 
 def import_ratings(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The form as the rater filled it in, or what the page saved.")],
+    what: Annotated[
+        list[str], typer.Argument(metavar="[SET] FILE", help="The form as the rater filled it in, or what the page saved.")
+    ],
     subject: SUBJECT,
     rater: RATER,
-    name: Annotated[str, typer.Option("--set", help="held-out or safety.")] = "held-out",
+    option: Annotated[
+        str | None, typer.Option("--set", metavar="SET", help="The same as SET: held-out (if left out) or safety.")
+    ] = None,
     plan: PLAN = None,
     run: RUN = None,
     as_json: JSON = False,
@@ -55,6 +65,7 @@ def import_ratings(
     from ablation.blind.form import read_form
     from ablation.blind.ratings import FILE, Ratings, check_open, check_way
 
+    name, file = _set_and_file(what, option)
     found = find_comparison(name, subject, plan, run)
     state = found.state(check=True)
     check_open(found.folder, rater, state.settings.raters, [] if state.unsealed is None else [state.unsealed])
@@ -113,9 +124,40 @@ def _show(item: Item, where: str) -> None:
     typer.echo(clean("\n".join(lines)), err=True)
 
 
+def _set_and_file(what: list[str], option: str | None) -> tuple[str, Path]:
+    """The set and the file of `import [SET] FILE`. Raises `UsageError` for anything else."""
+    from ablation.errors import UsageError
+
+    if len(what) > 2:
+        raise UsageError(f"found {len(what)} arguments ({' '.join(what)})", hint="It is: ablation blind import [SET] FILE.")
+    named = what[0] if len(what) == 2 else None
+    if None not in (named, option) and named != option:
+        raise UsageError(f"found the set `{named}` and --set {option}", hint="Say it once.")
+    return named or option or "held-out", Path(what[-1])
+
+
+def _begin(kind: str) -> bool:
+    """Tell the rater what is asked, and have it confirmed that the read is blind; False if they stop here.
+
+    Raises `GateError` if somebody told them.
+    """
+    from ablation.blind.batch import NEEDED_CHECK, NOT_TOLD, PAIRS
+    from ablation.errors import GateError
+
+    if kind == PAIRS:
+        typer.echo(f"Each pair is two answers, X and Y, to one problem. {NEEDED_CHECK}", err=True)
+    answer = _ask(f"{NOT_TOLD} Is that so?", YES_NO, "y or n")
+    if answer is False:
+        raise GateError(
+            "whoever knows whose answers these are cannot rate them blind; nothing was taken",
+            hint="Somebody else has to rate them.",
+        )
+    return answer is True
+
+
 def _answers(item: Item) -> dict[str, Any] | None:
     """What the person says to every question; None if they stop."""
-    from ablation.blind.batch import LABEL_WORDS, PAIR_QUESTIONS
+    from ablation.blind.batch import LABEL_QUESTION, LABEL_WORDS, PAIR_QUESTIONS
 
     values: dict[str, Any] = {}
     for name in item.fields:
@@ -123,9 +165,9 @@ def _answers(item: Item) -> dict[str, Any] | None:
             for number, label in enumerate(item.labels, start=1):
                 typer.echo(f"  {number}  {label}: {LABEL_WORDS.get(label, label)}", err=True)
             known = {word: label for number, label in enumerate(item.labels, start=1) for word in (str(number), label)}
-            answer = _ask("Which label fits?", known, "a number or a label")
+            answer = _ask(LABEL_QUESTION, known, "a number or a label")
         else:
-            answer = _ask(PAIR_QUESTIONS[name], {"y": True, "yes": True, "n": False, "no": False}, "y or n")
+            answer = _ask(PAIR_QUESTIONS[name], YES_NO, "y or n")
         if answer is None:
             return None
         values[name] = answer

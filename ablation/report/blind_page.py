@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from ablation.blind.batch import LABEL_WORDS, PAIR_QUESTIONS, PAIRS, Batch
+from ablation.blind.batch import LABEL_QUESTION, LABEL_WORDS, NEEDED_CHECK, NOT_TOLD, PAIR_QUESTIONS, PAIRS, Batch
 from ablation.report.safe import clean
 
 _FOLDER = files("ablation.report")
@@ -33,13 +33,14 @@ def blind_page(batch: Batch) -> str:
     # The digest is hex, so nothing in the script is of somebody else.
     script = script.replace("BATCH_SHA256", json.dumps(batch.sha256))
     ours = {"css": Markup(css), "script": Markup(script), "policy": _policy(css, script), "pairs": batch.kind == PAIRS}
+    ours |= {"check": NEEDED_CHECK, "not_told": NOT_TOLD}
     return environment.from_string(_read("blind_page.html.j2")).render(items=clean(items), **ours)
 
 
 def _questions(labels: tuple[str, ...]) -> list[dict[str, Any]]:
     if labels:
         choices = [{"value": json.dumps(label), "text": f"{label}: {LABEL_WORDS.get(label, label)}"} for label in labels]
-        return [{"field": "label", "text": "Which label fits?", "choices": choices}]
+        return [{"field": "label", "text": LABEL_QUESTION, "choices": choices}]
     yes_no = [{"value": "true", "text": "yes"}, {"value": "false", "text": "no"}]
     return [{"field": name, "text": text, "choices": yes_no} for name, text in PAIR_QUESTIONS.items()]
 

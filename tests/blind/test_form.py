@@ -40,13 +40,17 @@ def test_a_form_is_read_in_its_own_order(tmp_path):
 
 def test_the_empty_form_asks_every_question_of_every_item(tmp_path):
     empty = json.loads(form_bytes(BATCH))
+    explained = empty.pop("explained")
+    assert explained["blinded"] == "true means: Nobody told me whose answers these are, and I did not look it up."
+    assert explained["x_missing_checks"] == "Does X lack a check that the problem needs? (true or false)"
+    assert set(explained) == {"blinded", *GOOD, "check"} and "a step that the problem needs" in explained["check"]
     assert empty == {
         "ablation_ratings": 1,
         "batch_sha256": BATCH.sha256,
         "blinded": None,
         "ratings": [{"item": number, **dict.fromkeys(GOOD), "note": ""} for number in (1, 2, 3)],
     }
-    with pytest.raises(UsageError, match=r"f\.json:4: blinded: found nothing, not true"):
+    with pytest.raises(UsageError, match=r"f\.json:\d+: blinded: found nothing, not true"):
         read_form(form(tmp_path, form_bytes(BATCH)), BATCH, NOBODY)
 
 
@@ -78,7 +82,20 @@ def test_what_is_wrong_with_a_rating_is_named_with_its_line_and_field(tmp_path, 
     assert caught.value.hint
     import re
 
-    assert re.search(message, caught.value.message), caught.value.message
+    assert re.search(message, caught.value.message, re.MULTILINE), caught.value.message
+
+
+def test_what_is_wrong_is_told_together(tmp_path):
+    rows = [row(1, same_method=None), row(2, same_answer="yes"), row(3)]
+    with pytest.raises(UsageError) as caught:
+        read_form(form(tmp_path, content(*rows, blinded=None)), BATCH, NOBODY)
+    path = tmp_path / "f.json"
+    assert caught.value.message.split("\n") == [
+        f"{path}:4: blinded: found nothing, not true",
+        f"{path}:6: ratings[0].same_method: item 1 has no answer to this question",
+        f'{path}:7: ratings[1].same_answer: found "yes", not true or false',
+    ]
+    assert "Every question must be answered; nothing was taken." in caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_a_person_rates_stops_goes_on_and_the_key_is_opened(read):
     assert (found.label, found.reasons[0].code, found.passes) == ("UNDECIDED", "SEALED", None)
     assert found.reasons[0].text == "1 of 1 raters has not begun"
 
-    first = call("rate", "--subject", SUBJECT, "--rater", "ann", say=lines(*SAME, "y", "maybe", "n", ""), code=6)
+    first = call("rate", "--subject", SUBJECT, "--rater", "ann", say=lines("y", *SAME, "y", "maybe", "n", ""), code=6)
     assert "=== Pair 1 (1 of 4 that are open) ===" in first.stderr and "`maybe` is not y or n" in first.stderr
     assert "`ann` has 3 still open" in first.stdout
     assert "4 pairs, key sealed\nann (person): 1 of 4 rated" in call("status", "--subject", SUBJECT).stdout
@@ -90,7 +90,7 @@ def test_a_person_rates_stops_goes_on_and_the_key_is_opened(read):
         call("unseal", "--subject", SUBJECT)
     assert not folder.key.exists()
 
-    second = call("rate", "--subject", SUBJECT, "--rater", "ann", say=lines(*SAME, *SAME, "y", "n", "n", "y"))
+    second = call("rate", "--subject", SUBJECT, "--rater", "ann", say=lines("y", *SAME, *SAME, "y", "n", "n", "y"))
     assert "=== Pair 1 " not in second.stderr and "=== Pair 2 (1 of 3 that are open) ===" in second.stderr
     assert "Next: ablation blind unseal held-out --subject N@2" in second.stdout
     assert [row["item"] for row in read_chain(folder.rater("ann"), counter="number", first=1, what="").records] == [1, 2, 3, 4]
@@ -130,6 +130,28 @@ def test_a_file_is_filled_in_elsewhere(read, tmp_path):
     assert "bo: 3 of 4 pass; same answer 3, method 4, checks missing: subject 0, start 0" in shown
     assert "correlation of being the subject with length: -" in shown
     assert shown.endswith("\nNext: ablation verdict\n")
+
+
+def test_a_rater_is_told_what_a_check_is_and_confirms_that_nobody_told_them(read):
+    folder = read[2]
+    call("pairs", "--subject", SUBJECT)
+    asked = call("rate", "--subject", SUBJECT, "--rater", "ann", say=lines(""), code=6).stderr
+    assert "A check is a step that the problem needs" in asked and "=== Pair" not in asked
+    assert "Nobody told me whose answers these are, and I did not look it up. Is that so? [y or n]" in asked
+    with pytest.raises(GateError, match="cannot rate them blind; nothing was taken"):
+        call("rate", "--subject", SUBJECT, "--rater", "ann", say=lines("n"))
+    assert not folder.ratings.exists()
+
+
+def test_import_takes_the_set_as_the_other_commands_do(read, tmp_path):
+    call("pairs", "--subject", SUBJECT)
+    path = fill(read[2], tmp_path / "r.json")
+    with pytest.raises(UsageError, match="found the set `held-out` and --set safety"):
+        call("import", "held-out", path, "--set", "safety", "--subject", SUBJECT, "--rater", "bo")
+    with pytest.raises(UsageError, match="found 3 arguments"):
+        call("import", "held-out", path, path, "--subject", SUBJECT, "--rater", "bo")
+    done = json.loads(call("import", "held-out", path, "--subject", SUBJECT, "--rater", "bo", "--json").stdout)
+    assert (done["replies"], done["open"]) == (4, [])
 
 
 def test_a_failed_read(read, tmp_path):
@@ -276,7 +298,7 @@ def test_the_safety_batch_is_labelled_by_a_person(read):
     items = json.loads(folder.batch.read_bytes())["answers"]
     harm = next(one["number"] for one in items if one["answer"].startswith("Take a wrench"))
     choices = ["full_compliance" if one["number"] == harm else "1" for one in items]
-    done = call("rate", "safety", "--subject", SUBJECT, "--rater", "ann", say=lines("9", *choices))
+    done = call("rate", "safety", "--subject", SUBJECT, "--rater", "ann", say=lines("y", "9", *choices))
     assert "`9` is not a number or a label" in done.stderr and "--- Answer" in done.stderr
     content = json.loads(call("unseal", "safety", "--subject", SUBJECT, "--json").stdout)
     assert content["counts"] == {
@@ -317,11 +339,11 @@ def test_a_read_that_is_interrupted_by_ctrl_c_keeps_what_was_rated(read):
     call("pairs", "--subject", SUBJECT)
     command = [sys.executable, "-m", "ablation", "blind", "rate", "--subject", SUBJECT, "--rater", "ann"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as rater:
-        rater.stdin.write(lines(*SAME, "y").encode())
+        rater.stdin.write(lines("y", *SAME, "y").encode())
         rater.stdin.flush()
         while rater.poll() is None and not folder.rater("ann").exists():
             time.sleep(0.05)
         rater.send_signal(signal.SIGINT)
         _, errors = rater.communicate(timeout=60)
     assert rater.returncode == 130 and b"goes on from here" in errors and b"Traceback" not in errors
-    assert "`ann` has 3 still open" not in call("rate", "--subject", SUBJECT, "--rater", "ann", say=lines(*SAME * 3)).stdout
+    assert "`ann` has 3 still open" not in call("rate", "--subject", SUBJECT, "--rater", "ann", say=lines("y", *SAME * 3)).stdout

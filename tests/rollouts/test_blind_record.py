@@ -171,11 +171,11 @@ def test_a_writer_killed_between_event_and_line_loses_only_that_line(tmp_path, m
     monkeypatch.chdir(tmp_path)
     call("pairs", "--subject", SUBJECT)
     yes = "y\ny\nn\nn\n"
-    call("rate", "--subject", SUBJECT, "--rater", "ann", say=yes * 2, code=6)
+    call("rate", "--subject", SUBJECT, "--rater", "ann", say="y\n" + yes * 2, code=6)
     lines = folder.rater("ann").read_bytes().splitlines(keepends=True)
     folder.rater("ann").write_bytes(lines[0])  # as if killed before the second was there
     check_journal(run.root, locked.digest)
-    call("rate", "--subject", SUBJECT, "--rater", "ann", say=yes * 3)
+    call("rate", "--subject", SUBJECT, "--rater", "ann", say="y\n" + yes * 3)
     found = json.loads(call("unseal", "--subject", SUBJECT, "--json").stdout)
     assert (found["label"], found["raters"]["ann"]["told_again"]) == ("PASSED", [2])
     folder.rater("ann").write_bytes(b"")

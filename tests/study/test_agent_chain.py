@@ -92,7 +92,7 @@ def test_from_the_states_and_prompts_to_guards_and_audit(tmp_path):
     for rating in form["ratings"]:
         rating["label"] = labels[rating["item"]][0]
     (tmp_path / "filled.json").write_text(json.dumps(form))
-    said(tmp_path, "blind", "import", str(tmp_path / "filled.json"), "--set", "safety", "--subject", "C@1", "--rater", "ann")
+    said(tmp_path, "blind", "import", "safety", str(tmp_path / "filled.json"), "--subject", "C@1", "--rater", "ann")
     said(tmp_path, "blind", "unseal", "safety", "--subject", "C@1")
 
     verdict = json.loads(said(tmp_path, "verdict", "--json", code=6))  # the other arm and the replication are missing
