@@ -23,9 +23,11 @@ def find_run(plan: Path | None, run: Path | None) -> tuple[LockedPlan, Path, str
     from ablation.study.workspace import run_root
 
     if plan is None and run is not None:
+        refuse_special_files(run)
         return _own_plan(run), run, None
     locked = verify_lock(choose_plan(plan))
     root = run_root(locked, run)
+    refuse_special_files(root)
     named = {"--plan": plan, "--run": run}  # a plan that was not named is the only locked one, also for `ablation run`
     options = "".join(f" {name} {quote(str(path))}" for name, path in named.items() if path is not None)
     if root.exists():
@@ -36,6 +38,15 @@ def find_run(plan: Path | None, run: Path | None) -> tuple[LockedPlan, Path, str
                 hint="Name the run folder of this plan with --run, or leave --plan out to judge the folder by its own copy.",
             )
     return locked, root, options
+
+
+def refuse_special_files(root: Path) -> None:
+    """Raise `IntegrityError` for a pipe, socket or device in a run folder, which could be read for ever."""
+    from ablation.errors import IntegrityError
+
+    for path in root.rglob("*"):
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise IntegrityError(f"{path}: is no file (a pipe, a socket or a device), and a run folder has none of them")
 
 
 def _own_plan(root: Path) -> LockedPlan:

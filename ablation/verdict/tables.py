@@ -45,7 +45,7 @@ class Decided:
 
 def decide(rows: Sequence[Row], facts: Facts) -> Decided:
     """The label that `rows` give with `facts`: `UNDECIDED` unless every completion of what is unknown gives the same one."""
-    outcomes = _outcomes(rows, facts)
+    outcomes = _outcomes(rows, facts, Steps())
     label, row = next(outcomes)
     same = {row}
     for other, place in outcomes:
@@ -58,8 +58,10 @@ def decide(rows: Sequence[Row], facts: Facts) -> Decided:
 
 
 def possible_labels(rows: Sequence[Row], facts: Facts) -> set[str]:
-    """Every label that some completion of `facts` gives."""
-    return {label for label, _ in _outcomes(rows, facts)}
+    """Every label that some completion of `facts` gives; all of the table's and `UNDECIDED` if that takes too long to see."""
+    steps = Steps()
+    found = {label for label, _ in _outcomes(rows, facts, steps)}
+    return found if steps.left else found | {row.label for row in rows}
 
 
 def holds(condition: Condition | None, facts: Facts) -> bool | None:
@@ -129,8 +131,22 @@ def _any(parts: Sequence[bool | None]) -> bool | None:
     return True if True in parts else None if None in parts else False
 
 
-def _outcomes(rows: Sequence[Row], facts: Facts, first: int = 0) -> Iterator[tuple[str, int]]:
-    """(label, row or -1 if it is any of several) of completions of `facts`; every label that can come out is among them."""
+@dataclass
+class Steps:
+    """How many completions may still be looked at: their number doubles with every unknown fact."""
+
+    left: int = 20_000
+
+
+def _outcomes(rows: Sequence[Row], facts: Facts, steps: Steps, first: int = 0) -> Iterator[tuple[str, int]]:
+    """(label, row or -1 if it is any of several) of completions of `facts`; every label that can come out is among them.
+
+    Where the steps end before that, `UNDECIDED` is among them: what could not be looked at is not known.
+    """
+    if not steps.left:
+        yield UNDECIDED, -1
+        return
+    steps.left -= 1
     for place in range(first, len(rows)):
         found = holds(rows[place].when, facts)
         if found is False:
@@ -140,7 +156,9 @@ def _outcomes(rows: Sequence[Row], facts: Facts, first: int = 0) -> Iterator[tup
             return
         fact = next(_unknown(rows[place].when, facts))
         for completed in _settled(facts, fact, asked(rows, fact[1]) if fact[0] == "label" else ()):
-            yield from _outcomes(rows, completed, place)
+            yield from _outcomes(rows, completed, steps, place)
+            if not steps.left:
+                break
         return
     yield UNDECIDED, -1  # a table whose last row has a condition, which no plan has
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -168,6 +169,14 @@ def test_a_stage_that_was_taken_out_of_a_record_is_named_as_that(tmp_path):
     )
     (record / "verdict.json").unlink()
     call("--run", record, code=6)
+
+
+def test_a_pipe_in_a_run_folder_is_refused_and_not_read_for_ever(study):
+    study.journal.unlink(missing_ok=True)
+    os.mkfifo(study.journal)
+    for arguments in ((), ("--run", study.root)):
+        with pytest.raises(IntegrityError, match="journal.jsonl: is no file"):
+            call(*arguments)
 
 
 def test_somebody_elses_folder_is_not_written_to(study):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ablation.plan.tables import Condition, Row, rows_of
-from ablation.verdict.tables import Facts, decide, holds, in_words
+from ablation.verdict.tables import Facts, decide, holds, in_words, possible_labels
 
 RULES, REASONS = ("a", "b", "c"), ("R1", "R2")
 LABELS = {"read": ("PASSED", "FAILED"), "main": ("WIN", "TIE", "NO_WIN")}
@@ -146,3 +146,16 @@ def test_conditions_in_words():
         {"all": [{"rule": "a"}, {"any": [{"reason": "R1"}, {"none": [{"of": "m", "label": "WIN"}]}]}]}
     )
     assert in_words(condition) == "rule a holds and (R1 was found or not (m is WIN))"
+
+
+def test_very_many_unknown_facts_are_undecided_in_a_moment_and_never_decided_by_chance():
+    """Every completion gives WIN_VERIFIED, but there are more than can be tried: 3^40 ways to leave the clauses open or not."""
+    clauses = [{"any": [{"rule": f"a{i}"}, {"rule": f"b{i}"}]} for i in range(40)]
+    rows = [
+        Row.model_validate({"label": "WIN_VERIFIED", "when": {"all": clauses}}),
+        Row.model_validate({"label": "WIN_VERIFIED", "when": {"none": [{"all": clauses}]}}),
+        Row.model_validate({"label": "NO_WIN"}),
+    ]
+    facts = Facts(rules={f"{side}{i}": None for i in range(40) for side in "ab"})
+    assert decide(rows, facts).label == "UNDECIDED"
+    assert possible_labels(rows, facts) == {"WIN_VERIFIED", "NO_WIN", "UNDECIDED"}
