@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,7 +60,8 @@ def phase2_state(locked: LockedPlan, root: Path, deviations: Sequence[Deviation]
     found = []
     for name in evaluation_sets(locked.plan):
         folder = run.evaluation_set(name)
-        subjects = sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+        there = [path.name for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
+        subjects = sorted(subject for subject in there if _is_model(subject, locked.plan.arms))
         opened = opened_by(deviations, GATE_OF[name])
         states = [_comparison(run, events, name, subject) for subject in subjects]
         found.append(SetState(name, None if opened is None else opened.number, states))
@@ -86,6 +88,12 @@ def _comparison(run: RunFolder, events: Sequence[dict], name: str, subject: str)
         any(one["flagged"] for one in record.get("drift", [])),
         read,
     )
+
+
+def _is_model(subject: str, arms: Container[str]) -> bool:
+    """Whether a folder is called as a comparison is, ARM@UPDATES: `N@03` is none, and no command takes it."""
+    arm, _, updates = subject.partition("@")
+    return arm in arms and re.fullmatch("[1-9][0-9]{0,5}", updates) is not None
 
 
 def _presence(folder: Path) -> str:

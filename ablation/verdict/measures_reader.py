@@ -18,6 +18,9 @@ from ablation.plan.yaml_reader import Document, Fault, read_yaml
 from ablation.verdict.measures_file import At, Comparison, MeasuresFile, Ratios, Release
 from ablation.verdict.rules import judge, number
 
+MAX_BYTES = 10_000_000
+"""Of a measures file."""
+
 
 class MeasuresError(UsageError):
     """A measures file that cannot be used; all that is wrong with it."""
@@ -30,11 +33,7 @@ class MeasuresError(UsageError):
 
 def load_measures(path: Path, plan: Plan) -> MeasuresFile:
     """The figures in `path`, checked against themselves and against `plan`. Raises `MeasuresError` with all faults."""
-    try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror or error}", hint="Check the path of --measures.") from None
-    document = read_yaml(data)
+    document = read_yaml(_read(Path(path)))
     faults, found = list(document.faults), None
     if isinstance(document.value, dict):
         try:
@@ -46,6 +45,21 @@ def load_measures(path: Path, plan: Plan) -> MeasuresFile:
     if faults or found is None:
         raise MeasuresError(Path(path), sorted(set(faults)) or [_not_a_mapping(document)])
     return found
+
+
+def _read(path: Path) -> bytes:
+    """The bytes of the file. A pipe or a device, which could be read for ever, and a file that is too large are not opened."""
+    hint = "Check the path of --measures."
+    try:
+        if path.exists() and not path.is_file():
+            raise UsageError(f"{path}: cannot be read: it is not a file", hint=hint)
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise UsageError(f"{path}: has {size:,} bytes; a measures file has at most {MAX_BYTES:,}", hint=hint)
+        return path.read_bytes()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"{path}: cannot be read: {reason}", hint=hint) from None
 
 
 def _not_a_mapping(document: Document) -> Fault:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -53,20 +52,40 @@ class Candidate:
 def choose(candidates: Sequence[Candidate], prefer: Sequence[Preference], tie: str) -> Candidate | str | None:
     """The candidate that the rule chooses, None if none keeps what is required, or why it cannot be said.
 
-    What is unknown of the required rules is tried both ways: it matters only if the choice depends on it.
+    What is unknown of the required rules matters only if the choice depends on it: it does not exactly if the first in rank of
+    all that may keep them surely keeps them. One pass over the candidates for each preference.
     """
-    open_ = [one for one in candidates if one.keeps is None]
-    found: dict[str, Candidate | None] = {}
-    for ways in itertools.product((True, False), repeat=len(open_)):
-        kept = [one for one in candidates if one.keeps or (one in open_ and ways[open_.index(one)])]
-        best = _best(kept, prefer, tie)
-        if isinstance(best, str):
-            return best
-        found["" if best is None else best.subject] = best
-    if len(found) > 1:
-        names = ", ".join(one.subject for one in open_)
-        return f"whether {names} keeps what is required cannot be said, and the choice depends on it"
-    return next(iter(found.values()))
+    sure = _best([one for one in candidates if one.keeps], prefer, tie)
+    if isinstance(sure, str):
+        return sure
+    rivals = _rivals([one for one in candidates if one is sure or one.keeps is None], sure, prefer)
+    first = rivals if isinstance(rivals, str) else _best(rivals, prefer, tie)
+    if first is sure or isinstance(first, str):
+        return first
+    names = ", ".join(one.subject for one in candidates if one.keeps is None)
+    return f"whether {names} keeps what is required cannot be said, and the choice depends on it"
+
+
+def _rivals(left: Sequence[Candidate], sure: Candidate | None, prefer: Sequence[Preference]) -> list[Candidate] | str:
+    """Those that `sure` does not beat, or which number is undefined that two of them could need."""
+    left = list(left)
+    for place, one in enumerate(prefer):
+        level: dict[tuple[Fraction | None, ...], list[Candidate]] = {}
+        for candidate in left:
+            level.setdefault(candidate.numbers[:place], []).append(candidate)
+        for equals in level.values():
+            lacks = next((candidate.subject for candidate in equals if candidate.numbers[place] is None), None)
+            if len(equals) > 1 and lacks is not None:
+                return _undefined(one, lacks)
+        if sure is not None and len(rest := level[sure.numbers[:place]]) > 1:
+            best = max if one.order == "highest" else min
+            beaten = {id(it) for it in rest if best(it.numbers[place], sure.numbers[place]) != it.numbers[place]}
+            left = [candidate for candidate in left if id(candidate) not in beaten]
+    return left
+
+
+def _undefined(one: Preference, subject: str) -> str:
+    return f"`{one.measure}` of {subject} is undefined, and the choice depends on it"
 
 
 def _best(kept: Sequence[Candidate], prefer: Sequence[Preference], tie: str) -> Candidate | str | None:
@@ -76,8 +95,7 @@ def _best(kept: Sequence[Candidate], prefer: Sequence[Preference], tie: str) -> 
             break
         numbers = [candidate.numbers[place] for candidate in left]
         if None in numbers:
-            name = left[numbers.index(None)].subject
-            return f"`{one.measure}` of {name} is undefined, and the choice depends on it"
+            return _undefined(one, left[numbers.index(None)].subject)
         best = (max if one.order == "highest" else min)(numbers)  # type: ignore[type-var]
         left = [candidate for candidate in left if candidate.numbers[place] == best]
     if not left:

@@ -250,6 +250,20 @@ def test_the_studys_labels_come_out(name, label):
     assert content["source"] == "reported figures, no rollouts"
 
 
+def test_what_could_be_read_for_ever_is_not_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
+        with pytest.raises(UsageError, match="cannot be read: it is not a file"):
+            call("--plan", TESSERA, "--measures", path)
+    with pytest.raises(UsageError, match="No such file"):
+        call("--plan", TESSERA, "--measures", tmp_path / "nowhere")
+    large = tmp_path / "large.yaml"
+    with large.open("wb") as file:
+        file.truncate(10_000_001)
+    with pytest.raises(UsageError, match=r"has 10,000,001 bytes; a measures file has at most 10,000,000"):
+        call("--plan", TESSERA, "--measures", large)
+
+
 def test_the_first_attempt_is_printed_in_points():
     result = call("--plan", TESSERA, "--measures", MEASURES / "first-attempt.yaml")
     assert "clean 51 of 108 against 76 of 108, -23 percentage" in result.stdout
