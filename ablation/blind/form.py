@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ _EXPLAINED = "explained"
 _SPACE = re.compile(r"[ \t\r\n]*")
 _LIMIT = 10_000_000
 _NOTE = 10_000
+_DIGITS = 18
 _MOST = 20
 """Faults that are listed."""
 
@@ -33,7 +35,7 @@ def read_form(path: Path, batch: Batch, have: Ratings) -> list[Reply]:
     content, lines = _parse(path, text)
 
     def wrong(line: int, field: str, what: str, hint: str) -> UsageError:
-        return UsageError(f"{path}:{line}: {field}: {what}", hint=hint)
+        return UsageError(_whole(f"{path}:{line}: {field}: {what}"), hint=hint)
 
     for name in _TOP:
         if name not in content:
@@ -113,15 +115,21 @@ def _faults(row: dict[str, Any], item: Item) -> Iterator[tuple[str, str, str]]:
     note = row.get("note", "")
     if not isinstance(note, str) or len(note) > _NOTE:
         yield "note", f"is not a text of at most {_NOTE:,} characters", "Write it in quotes, or leave it out."
+    elif _whole(note) != note:
+        yield "note", f"has half of a character ({json.dumps(note)[:40]})", "Write the character itself."
 
 
 def _text(path: Path) -> str:
     try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):  # reading a pipe could wait for ever, and a device never end
+            raise UsageError(f"{path}: is not a file", hint="Check the path of the ratings.")
+        if found.st_size > _LIMIT:
+            raise UsageError(f"{path}: is larger than {_LIMIT:,} bytes", hint="A form of ratings is small; is this another file?")
         data = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: could not be read: {error.strerror or error}", hint="Check the path of the ratings.") from None
-    if len(data) > _LIMIT:
-        raise UsageError(f"{path}: is larger than {_LIMIT:,} bytes", hint="A form of ratings is small; is this another file?")
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise UsageError(f"{path}: could not be read: {why}", hint="Check the path of the ratings.") from None
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -157,7 +165,7 @@ def _parse(path: Path, text: str) -> tuple[dict[str, Any], dict[Any, int]]:
                 content[name] = reader.value()
         reader.finish()
     except _Twice as error:
-        raise UsageError(f"{path}:{reader.line}: {error}: is there twice", hint="Keep one of them.") from None
+        raise UsageError(_whole(f"{path}:{reader.line}: {error}: is there twice"), hint="Keep one of them.") from None
     except json.JSONDecodeError as error:
         raise UsageError(
             f"{path}:{error.lineno}: is not JSON: {error.msg} (column {error.colno})", hint="Compare it with `form.json`."
@@ -172,7 +180,7 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
-        self.decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_number)
+        self.decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_number, parse_int=_int)
 
     @property
     def next(self) -> str:
@@ -219,6 +227,17 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_number(text: str) -> float:
     raise ValueError(f"{text[:40]} is no number")
+
+
+def _int(text: str) -> int:
+    if len(text) > _DIGITS:
+        raise ValueError(f"{text[:10]}... is a number of {len(text)} digits, and a form has none that is so long")
+    return int(text)
+
+
+def _whole(text: str) -> str:
+    """`text` with escapes for halves of characters, which nothing can print or store."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _json(value: Any) -> str:

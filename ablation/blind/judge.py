@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
+from ablation.blind.judge_answer import NoAnswer, said_of, within
 from ablation.blind.judge_prompt import judge_messages, prompt_sha256, read_reply, template_sha256
 from ablation.blind.ratings import JUDGE, Reply
 from ablation.blind.state import ReadState
@@ -19,8 +21,7 @@ if TYPE_CHECKING:
 
 _KEY = "OPENAI_API_KEY"
 _OTHER = "Is this an OpenAI-compatible server? --base-url often ends with /v1."
-_LONGEST_REPLY = 20_000
-"""Characters of a reply that are kept; a longer one is cut in the record and unparsed in any case."""
+_LONGEST_WAIT = 7 * 24 * 3600
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Judge:
     top_p: float = 1.0
     max_tokens: int = 2048
     timeout: float = 600.0
-    """Seconds to wait for one reply."""
+    """Seconds to wait for one whole reply, further tries of the request included."""
 
     @property
     def sampling(self) -> dict[str, Any]:
@@ -51,8 +52,17 @@ class Judge:
         own = {"model": self.model, "base_url": self.place, "sampling": self.sampling}
         return own | {"template_sha256": template_sha256(kind)}
 
+    def check(self) -> None:
+        """Raise `UsageError` for a value that no request can be made with."""
+        for name, value in (("--temperature", self.temperature), ("--top-p", self.top_p), ("--timeout", self.timeout)):
+            if not math.isfinite(value):
+                raise UsageError(f"{name}: found {value}", hint="A number that is not infinite.")
+        if self.timeout > _LONGEST_WAIT:
+            raise UsageError(f"--timeout: found {self.timeout:g}", hint=f"At most {_LONGEST_WAIT} seconds, a week.")
+
     def client(self) -> OpenAI:
-        """The client. Raises `UsageError` without the package, or for an address that is none."""
+        """The client. Raises `UsageError` without the package, for an address that is none, and as `check`."""
+        self.check()
         try:
             import openai
         except ImportError:
@@ -97,8 +107,8 @@ def _say(client: OpenAI, judge: Judge, messages: list[dict[str, str]], seed: int
     """One reply of the model, and what the server says of it."""
     import openai
 
-    try:
-        found = client.chat.completions.create(
+    def request() -> bytes:
+        raw = client.chat.completions.with_raw_response.create(
             model=judge.model,
             messages=messages,  # type: ignore[arg-type]
             temperature=judge.temperature,
@@ -107,7 +117,11 @@ def _say(client: OpenAI, judge: Judge, messages: list[dict[str, str]], seed: int
             seed=seed,
             n=1,
         )
-    except (openai.APIConnectionError, openai.InternalServerError, openai.RateLimitError) as error:
+        return raw.http_response.content
+
+    try:
+        return said_of(within(judge.timeout, request))
+    except (openai.APIConnectionError, openai.InternalServerError, openai.RateLimitError, TimeoutError) as error:
         raise IncompleteError(
             f"{judge.place}: {what} was not judged: {_why(error)}",
             hint="What was judged so far is kept: the same command goes on from there.",
@@ -117,31 +131,8 @@ def _say(client: OpenAI, judge: Judge, messages: list[dict[str, str]], seed: int
             f"{judge.place}: {what}: the server refuses the request ({error.status_code}): {_why(error)}",
             hint=f"Look at --base-url, --model and --max-tokens; the API key is read from {_KEY}.",
         ) from None
-    except openai.APIError as error:
+    except (openai.APIError, NoAnswer) as error:
         raise UsageError(f"{judge.place}: {what}: {_why(error)}", hint=_OTHER) from None
-    except ValueError as error:  # what came back is no JSON
-        raise UsageError(f"{judge.place}: {what}: {_why(error)}", hint=_OTHER) from None
-    choice = found.choices[0] if getattr(found, "choices", None) else None
-    message = getattr(choice, "message", None)
-    if choice is None or message is None:  # a page of another server, or an error that says that all is well
-        raise UsageError(f"{judge.place}: {what}: the server's answer has no reply in it: {_why(found)}", hint=_OTHER)
-    text = getattr(message, "content", None)
-    thinking = getattr(message, "reasoning_content", None) or getattr(message, "reasoning", None)
-    usage = getattr(found, "usage", None)
-    return {
-        "reply": _kept(text),
-        "refusal": getattr(message, "refusal", None),
-        "thinking": _kept(thinking),
-        "finish_reason": _kept(choice.finish_reason),
-        "served_model": _kept(getattr(found, "model", None)),
-        "system_fingerprint": _kept(getattr(found, "system_fingerprint", None)),
-        "tokens": None if usage is None else {"prompt": usage.prompt_tokens, "completion": usage.completion_tokens},
-    }
-
-
-def _kept(text: Any) -> str | None:
-    """A server's text as it can be stored: halves of characters are replaced."""
-    return text[:_LONGEST_REPLY].encode(errors="replace").decode() if isinstance(text, str) else None
 
 
 def _why(error: Any) -> str:

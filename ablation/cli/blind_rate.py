@@ -88,7 +88,7 @@ def judge(
     ] = 0.0,
     top_p: Annotated[float, typer.Option("--top-p", min=0.0, max=1.0, help="Of the judge.")] = 1.0,
     max_tokens: Annotated[int, typer.Option("--max-tokens", min=1, help="Of one reply, thinking included.")] = 2048,
-    timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds to wait for one reply.")] = 600.0,
+    timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds to wait for one whole reply.")] = 600.0,
     plan: PLAN = None,
     run: RUN = None,
     as_json: JSON = False,

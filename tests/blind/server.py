@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,7 +12,7 @@ from typing import Any
 
 Script = Callable[[dict[str, Any]], Any]
 """Request -> the reply's text, or a dictionary of `content`, `finish_reason`, `refusal`, `reasoning_content`, or an HTTP status, or
-(content type, body)."""
+(content type, body), or a number of seconds over which an answer drips without an end."""
 
 
 class Server(ThreadingHTTPServer):
@@ -34,6 +35,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.asked.append(request)
         self.server.keys.append(self.headers["Authorization"])
         found = self.server.script(request)
+        if isinstance(found, float):
+            return self._drip(found)
         if isinstance(found, tuple):
             return self._send(200, found[1], found[0])
         if isinstance(found, int):
@@ -62,6 +65,18 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
+
+    def _drip(self, seconds: float) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", "1000000")
+        self.end_headers()
+        ends = time.monotonic() + seconds
+        while time.monotonic() < ends:
+            self.wfile.write(b" ")
+            self.wfile.flush()
+            time.sleep(0.05)
+        self.close_connection = True
 
     def log_message(self, *_: Any) -> None:
         pass

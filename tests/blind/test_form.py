@@ -1,4 +1,6 @@
 import json
+import os
+from pathlib import Path
 
 import pytest
 
@@ -72,6 +74,9 @@ def test_the_empty_form_asks_every_question_of_every_item(tmp_path):
         ([row(1, same_method=1)], r"ratings\[0\]\.same_method: found 1, not true or false$"),
         ([row(1, same_methd=True)], r"ratings\[0\]\.same_methd: is no field of a rating$"),
         ([row(1, note=5)], r"ratings\[0\]\.note: is not a text"),
+        ([row(1, note="a\ud800")], r"f\.json:6: ratings\[0\]\.note: has half of a character"),
+        ([row(1, same_method="\ud800")], r'same_method: found "\\ud800", not true or false$'),
+        ([row(1, **{"\udfff": 1})], r"ratings\[0\]\.\\udfff: is no field of a rating$"),
         (["x"], r'ratings\[0\]: found "x", not an object$'),
         ([], r"f\.json:5: ratings: is not a list of ratings$"),
     ],
@@ -79,7 +84,7 @@ def test_the_empty_form_asks_every_question_of_every_item(tmp_path):
 def test_what_is_wrong_with_a_rating_is_named_with_its_line_and_field(tmp_path, rows, message):
     with pytest.raises(UsageError) as caught:
         read_form(form(tmp_path, content(*rows)), BATCH, NOBODY)
-    assert caught.value.hint
+    assert caught.value.hint and caught.value.message.encode()
     import re
 
     assert re.search(message, caught.value.message, re.MULTILINE), caught.value.message
@@ -109,6 +114,7 @@ def test_what_is_wrong_is_told_together(tmp_path):
         (content(row(1)).replace('"blinded"', '"ablation_ratings"'), r"f\.json:4: ablation_ratings: is there twice"),
         (content(row(1)).replace('"same_method"', '"same_answer"'), r"f\.json:6: same_answer: is there twice"),
         (content(row(1)).replace("true", "NaN", 1), "NaN is no number"),
+        (content(row(1)).replace("true", "9" * 5000, 1), r"cannot be read: 9999999999\.\.\. is a number of 5000 digits"),
         (content(row(1), blinded=False), r"f\.json:4: blinded: found false, not true"),
         (content(row(1), blinded="yes"), 'found "yes", not true'),
         (content(row(1), batch_sha256="a" * 64), r"f\.json:3: batch_sha256: these are ratings of another batch"),
@@ -126,6 +132,19 @@ def test_what_is_no_form_is_named(tmp_path, text, message):
 
 def test_a_byte_order_mark_is_no_fault(tmp_path):
     assert len(read_form(form(tmp_path, b"\xef\xbb\xbf" + content(row(1)).encode()), BATCH, NOBODY)) == 1
+
+
+def test_what_is_not_a_small_file_is_not_opened(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
+        with pytest.raises(UsageError, match="is not a file"):
+            read_form(path, BATCH, NOBODY)
+    with (tmp_path / "big").open("wb") as file:
+        file.truncate(10_000_001)
+    with pytest.raises(UsageError, match="big: is larger than 10,000,000 bytes"):
+        read_form(tmp_path / "big", BATCH, NOBODY)
+    with pytest.raises(UsageError, match="none: could not be read: No such file"):
+        read_form(tmp_path / "none", BATCH, NOBODY)
 
 
 def test_nothing_is_half_imported(tmp_path, monkeypatch):

@@ -1,4 +1,5 @@
 import json
+import time
 
 import pytest
 
@@ -23,6 +24,12 @@ BAD = [
     '{"score":',
     {"content": "<think>They are", "finish_reason": "length"},
 ]
+
+
+def answer_of(content, finish_reason="stop", usage=None, **message):
+    """A chat completion with these values, of whatever type."""
+    choice = {"index": 0, "message": {"role": "assistant", "content": content} | message, "finish_reason": finish_reason}
+    return "application/json", json.dumps({"choices": [choice], "model": "m", "usage": usage}).encode()
 
 
 def judged(server, *more, code=0, name="held-out", model="m"):
@@ -263,14 +270,60 @@ def test_a_server_that_refuses_is_an_error_with_its_words_and_without_the_key(ma
         ("application/json", {"choices": []}),
         ("application/json", {"choices": [{"index": 0, "finish_reason": "stop"}]}),
         ("application/json", b"[1, 2]"),
+        ("application/json", b"[" * 200_000),
+        ("application/json", b'{"choices": ' + b"9" * 5000 + b"}"),
+        ("application/json", {"choices": {"0": "a"}}),
+        ("application/json", {"choices": ["a"]}),
+        answer_of(PASS, usage="none"),
+        answer_of(PASS, usage={"prompt_tokens": float("nan"), "completion_tokens": 1}),
+        answer_of(PASS, usage={"prompt_tokens": 5, "completion_tokens": True}),
+        answer_of([{"type": "text", "text": PASS}]),
+        answer_of(5),
+        answer_of(PASS, finish_reason=["stop"]),
+        answer_of(None, refusal=["no"]),
+        ("application/json", {"choices": [{"index": 0, "message": PASS, "finish_reason": "stop"}]}),
     ],
 )
 def test_what_is_no_chat_completion_is_an_error_and_no_reply(make, answer):
     made = make()
     with serving(lambda _: answer) as server, pytest.raises(UsageError) as caught:
         judged(server)
-    assert "item 1: " in caught.value.message and "OpenAI-compatible" in caught.value.hint
+    assert "item 1: the server's answer " in caught.value.message and "OpenAI-compatible" in caught.value.hint
+    assert "set_int_max" not in caught.value.message and len(server.asked) == 1
     assert not made[2].ratings.exists()
+
+
+def test_a_server_may_leave_out_what_it_says_of_a_reply(make):
+    made = make()
+    with serving(lambda _: ("application/json", {"choices": [{"message": {"content": PASS}}]})) as server:
+        judged(server)
+    kept = rows(made[2])[0]["judge"]
+    assert (kept["reply"], kept["finish_reason"], kept["tokens"], kept["served_model"]) == (PASS, None, None, None)
+
+
+def test_a_reply_that_drips_is_waited_for_no_longer_than_said(make):
+    made = make()
+    begun = time.monotonic()
+    with (
+        serving(lambda _: 3.0) as server,
+        pytest.raises(IncompleteError, match=r"item 1 was not judged: no whole reply within 0\.5 seconds"),
+    ):
+        try:
+            judged(server, "--timeout", "0.5")
+        finally:
+            waited = time.monotonic() - begun
+    assert 0.5 <= waited < 2.5 and not made[2].ratings.exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--timeout", "inf"), ("--timeout", "1e12"), ("--temperature", "inf")],
+)
+def test_a_number_that_no_request_can_be_made_with(make, option, value):
+    made = make()
+    with serving(lambda _: PASS) as server, pytest.raises(UsageError, match=f"{option}: found "):
+        judged(server, option, value)
+    assert server.asked == [] and not made[2].ratings.exists()
 
 
 def test_replies_asked_for_in_different_ways_are_never_pooled(make):
