@@ -26,11 +26,12 @@ from ablation.plan.section import (
     refuse_any,
 )
 from ablation.verdict.exact import exact
-from ablation.verdict.possible import impossible
+from ablation.verdict.possible import OWN_RATIOS, impossible, impossible_changes, of_count, of_numbers, undefined
 from ablation.verdict.rules import REPORTED, Figures
 
 NonPositiveFloat = Annotated[float, Field(le=0)]
 At = tuple[str | int, ...]
+SHARES = ("correct_rate", "top20_mass", "cjk_share")
 
 
 class Numbers(Section):
@@ -188,18 +189,16 @@ class Comparison(Section):
     @model_validator(mode="after")
     def _possible(self) -> Comparison:
         counts = [*self._impossible_counts("subject"), *self._impossible_counts("reference")]
-        refuse_any([*counts, *self._impossible_changes(), *self._unknown_measures()])
+        refuse_any([*counts, *self._impossible_changes(), *self._impossible_ratios(), *self._unknown_measures()])
         return self
 
     def _impossible_counts(self, side: str) -> Iterator[tuple[At, str]]:
         one: Numbers = getattr(self, side)
-        for name, text in impossible(one.model_dump(), self.rollouts):
+        for name, text in (*impossible(one.model_dump(), self.rollouts), *undefined(one.model_dump())):
             yield (side, name), text
-        if one.correct_rate is not None and one.correct is not None and self.rollouts is not None:
-            share = exact(one.correct_rate)
-            digits = len(repr(one.correct_rate).partition(".")[2])
-            if abs(share - Fraction(one.correct, self.rollouts)) > Fraction(1, 2 * 10**digits):
-                yield (side, "correct_rate"), f"{one.correct_rate} is not {one.correct} of {self.rollouts}"
+        rate, correct, rollouts = one.correct_rate, one.correct, self.rollouts
+        if not (rate is None or correct is None or rollouts is None or of_count(rate, correct, rollouts)):
+            yield (side, "correct_rate"), f"{rate} is not {correct} of {rollouts}"
 
     def _unknown_measures(self) -> Iterator[tuple[At, str]]:
         for field, known in (("change_intervals", PAIRED_MEASURES), ("rates", (*ALL_COUNTS, "correct_rate"))):
@@ -208,17 +207,48 @@ class Comparison(Section):
                     yield (field, name), f"`{name}` has none; these have: {', '.join(known)}{did_you_mean(name, known)}"
 
     def _impossible_changes(self) -> Iterator[tuple[At, str]]:
-        for name in Changes.model_fields:
-            change, own, other = (getattr(side, name) for side in (self.changes, self.subject, self.reference))
-            if change is None:
-                continue
+        changes: dict[str, tuple[At, float | int]] = {}
+        given = [(("change_intervals", name), one) for name, one in self.change_intervals.items()]
+        for at, one in given:
+            yield from self._impossible_interval(at, one)
+            changes[at[1]] = (*at, "value"), one.value
+        changes |= {name: (("changes", name), one) for name, one in self.changes.model_dump(exclude_none=True).items()}
+        for name, (at, change) in changes.items():
+            own, other, interval = getattr(self.subject, name), getattr(self.reference, name), self.change_intervals.get(name)
             if own is not None and other is not None and exact(change) != exact(own) - exact(other):
-                yield ("changes", name), f"{change} is not subject {own} minus reference {other}"
-            given = self.change_intervals.get(name)
-            if given is not None and exact(given.value) != exact(change):
-                yield ("change_intervals", name), f"{given.value} is not the change, {change}"
-            if name in ALL_COUNTS and self.rollouts is not None and abs(change) > self.rollouts:
-                yield ("changes", name), f"{change} is a change by more than the number of rollouts, {self.rollouts}"
+                yield at, f"{change} is not subject {own} minus reference {other}"
+            if interval is not None and exact(interval.value) != exact(change):
+                yield ("change_intervals", name), f"{interval.value} is not the change, {change}"
+            if at[0] == "changes":
+                yield from ((at, text) for text in self._beyond(name, change))
+        whole = {name: change for name, (_, change) in changes.items() if exact(change).denominator == 1}
+        for name, text in impossible_changes(whole, self.subject.model_dump(), self.reference.model_dump(), self.rollouts):
+            yield changes[name][0] if name in changes else ("changes",), text
+
+    def _impossible_interval(self, at: At, one: ReportedNumber) -> Iterator[tuple[At, str]]:
+        name = str(at[1])
+        if name in ALL_COUNTS and not one.value.is_integer():
+            yield (*at, "value"), f"found {one.value}; `{name}` is a count, so its change is a whole number"
+        for end in ("value", "low", "high"):
+            number = getattr(one, end)
+            yield from (((*at, end), text) for text in ([] if number is None else self._beyond(name, number)))
+
+    def _beyond(self, name: str, change: float | int) -> Iterator[str]:
+        """Whether no change can be so large."""
+        if name in ALL_COUNTS and self.rollouts is not None and abs(change) > self.rollouts:
+            yield f"{change} is a change by more than the number of rollouts, {self.rollouts}"
+        if name in SHARES and abs(change) > 1:
+            yield f"{change} is a change of a share by more than 1"
+
+    def _impossible_ratios(self) -> Iterator[tuple[At, str]]:
+        for name in OWN_RATIOS:
+            own, other, ratio = (getattr(one, name) for one in (self.subject, self.reference, self.ratios))
+            if ratio is not None and own and other and not of_numbers(ratio.value, own, other):
+                yield ("ratios", name, "value"), f"{ratio.value} is not subject {own} / reference {other}"
+        for name, rate in self.rates.items():
+            own = getattr(self.subject, name, None) if name in ALL_COUNTS else None
+            if own is not None and self.rollouts is not None and not of_count(rate.value, own, self.rollouts):
+                yield ("rates", name, "value"), f"{rate.value} is not {own} of {self.rollouts}"
 
 
 Fired = dict[Name, Literal["fired", "not_fired"]]
@@ -285,7 +315,8 @@ class ReportedCandidate(Section):
     @model_validator(mode="after")
     def _possible(self) -> ReportedCandidate:
         sides = ("subject", "reference")
-        wrong = [(side, one) for side in sides for one in impossible(getattr(self, side).model_dump(), self.rollouts)]
+        numbers = {side: getattr(self, side).model_dump() for side in sides}
+        wrong = [(side, one) for side in sides for one in (*impossible(numbers[side], self.rollouts), *undefined(numbers[side]))]
         refuse_any([((side, name), text) for side, (name, text) in wrong])
         return self
 

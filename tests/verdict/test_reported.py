@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
@@ -307,6 +308,81 @@ def test_what_cannot_be_is_refused_with_its_place(tmp_path, old, new, message):
     with pytest.raises(MeasuresError, match=message) as error:
         load_measures(path, TESSERA.plan)
     assert error.value.exit_code == ExitCode.USAGE
+
+
+HELD_OUT = """ablation_measures: 1
+source: test
+held_out:
+  subject_name: N
+  rollouts: 144
+"""
+
+
+@pytest.mark.parametrize(
+    ("figures", "message"),
+    [
+        (
+            "change_intervals: {correct: {value: 1.0e+9, low: 1, high: 1.0e+9}}",
+            r"m\.yaml:6:\d+: .*correct\.value: 1000000000\.0 is a",
+        ),
+        (
+            "change_intervals: {correct: {value: 8, low: -200, high: 20}}",
+            r"correct\.low: -200\.0 is a change by more than the number",
+        ),
+        ("change_intervals: {looping: {value: -100.5}}", r"looping\.value: found -100\.5; `looping` is a count"),
+        ("change_intervals: {correct_rate: {value: 1.5}}", r"correct_rate\.value: 1\.5 is a change of a share by more than 1"),
+        (
+            "change_intervals: {looping: {value: 5}}, reference: {looping: 140}",
+            r"looping\.value: by this change the subject has imp",
+        ),
+        (
+            "change_intervals: {correct: {value: 5}}, subject: {correct: 9}, reference: {correct: 5}",
+            r"5\.0 is not subject 9 minus",
+        ),
+        (
+            "subject: {correct: 0, tokens_per_correct: 900}",
+            r"subject\.tokens_per_correct: 900 is over the correct rollouts, and ",
+        ),
+        ("subject: {clean: 0, clean_length: 900}", r"subject\.clean_length: 900 is over the clean rollouts, and there are 0"),
+        ("subject: {correct: 10, total_tokens: 9000, tokens_per_correct: 950}", r"950 is not total_tokens 9000 / correct 10"),
+        (
+            "subject: {tokens_per_correct: 900}, reference: {tokens_per_correct: 100}, ratios: {tokens_per_correct: {value: 0.9}}",
+            r"ratios\.tokens_per_correct\.value: 0\.9 is not subject 900\.0 / reference 100\.0",
+        ),
+        (
+            "reference: {correct: 140}, changes: {correct: 140}",
+            r"changes\.correct: by this change the subject .*280 is more than the nu",
+        ),
+        ("subject: {looping: 0}, changes: {looping: 8}", r"changes\.looping: 8 would leave the reference with -8"),
+        (
+            "subject: {correct: 50}, reference: {clean: 40}, changes: {clean: 11}",
+            r"changes\.clean: by this change the subject has .*`clean` 51 is more than the correct ones, 50",
+        ),
+        ("subject: {correct: 10}, rates: {correct: {value: 0.99}}", r"rates\.correct\.value: 0\.99 is not 10 of 144"),
+    ],
+)
+def test_what_the_figures_of_two_models_rule_out_together_is_refused(tmp_path, figures, message):
+    path = tmp_path / "m.yaml"
+    lines = re.split(r"(?<=\}), (?=(?:subject|reference|changes|ratios|rates): )", figures)
+    path.write_text(HELD_OUT + "".join(f"  {line}\n" for line in lines))
+    with pytest.raises(MeasuresError, match=message):
+        load_measures(path, TESSERA.plan)
+
+
+def test_rounded_figures_of_one_comparison_go_together(tmp_path):
+    """71 + 12 = 83; 10 / 144 = 0.0694; 8,213 / 10,549 = 0.7786; 83 x 8,213 = 681,679."""
+    path = tmp_path / "m.yaml"
+    lines = (
+        "subject: {correct: 83, looping: 10, tokens_per_correct: 8213, total_tokens: 681700}",
+        "reference: {correct: 71, tokens_per_correct: 10549}",
+        "changes: {correct: 12, looping: 10}",
+        "change_intervals: {correct: {value: 12, low: 2.5, high: 21.5}}",
+        "ratios: {tokens_per_correct: {value: 0.78, low: 0.63, high: 0.94}}",
+        f"rates: {{looping: {{value: 0.069}}, correct: {{value: {83 / 144}}}}}",
+    )
+    path.write_text(HELD_OUT + "".join(f"  {line}\n" for line in lines))
+    figures = load_measures(path, TESSERA.plan).held_out.figures(0.9)
+    assert (figures.changes["correct"], figures.rates["looping"].value) == (12, 0.069)
 
 
 def test_every_fault_is_named_at_once(tmp_path):
