@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,16 @@ from pydantic import ValidationError
 
 from ablation.errors import UsageError
 from ablation.plan.explain import explain, fault_at
+from ablation.plan.extension import FIRST_STABLE, eligible_checks
 from ablation.plan.load import field_path, hidden
 from ablation.plan.model import Plan
-from ablation.plan.phase2 import guard_set
+from ablation.plan.phase2 import Guard, guard_set
 from ablation.plan.rules import ALL_COUNTS, Rule
 from ablation.plan.yaml_reader import Document, Fault, read_yaml
-from ablation.verdict.measures_file import At, Comparison, MeasuresFile, Ratios, Release
-from ablation.verdict.rules import judge, number
+from ablation.verdict.measures_file import At, Comparison, MeasuresFile, Ratios, Release, ReportedSelection
+from ablation.verdict.rules import RuleResult, judge, number
 
+START = "the start"
 MAX_BYTES = 10_000_000
 """Of a measures file."""
 
@@ -87,12 +90,9 @@ def _against_plan(found: MeasuresFile, plan: Plan) -> Iterator[tuple[At, str]]:
             where = "extension.selection" if name == "selection" else f"verdict.{name}"
             yield (name,), f"plan {plan.name} has no section {where}"
         elif name == "release":
-            yield from _release(one, plan)
+            yield from _release(found, one, plan)
         elif name == "selection":
-            wanted = of_plan.rollouts
-            for index, candidate in enumerate(one.candidates):
-                if candidate.rollouts != wanted:
-                    yield ("selection", "candidates", index, "rollouts"), f"found {candidate.rollouts}; the plan has {wanted}"
+            yield from _selection(one, plan)
         else:
             yield from _section_faults((name,), one, of_plan.rules, of_plan.rollouts, plan)
     if found.blinded_read is not None:
@@ -114,7 +114,52 @@ def _section_of(plan: Plan, name: str) -> Any:
     return getattr(plan.verdict, name)
 
 
-def _release(one: Release, plan: Plan) -> Iterator[tuple[At, str]]:
+def _selection(one: ReportedSelection, plan: Plan) -> Iterator[tuple[At, str]]:
+    """Each eligible checkpoint once, from the earliest to the latest, all against the one start on the one set."""
+    extension = plan.extension
+    assert extension is not None and extension.selection is not None
+    updates, last = eligible_checks(extension), 0
+    arms = list(plan.arms) if extension.arms == FIRST_STABLE else extension.arms
+    known = [f"{arm}@{update}" for arm in arms for update in updates]
+    seen: set[str] = set()
+    start: dict[str, int] = {}
+    for index, candidate in enumerate(one.candidates):
+        at: At = ("selection", "candidates", index)
+        name, wanted = candidate.subject_name, extension.selection.rollouts
+        if candidate.rollouts != wanted:
+            yield (*at, "rollouts"), f"found {candidate.rollouts}; the plan has {wanted}"
+        if name in seen:
+            yield (*at, "subject_name"), f"`{name}` is a candidate twice"
+        elif name not in known:
+            checks = ", ".join(map(str, updates))
+            yield (*at, "subject_name"), f"`{name}` is no eligible check of plan {plan.name}: {'|'.join(arms)}@ one of {checks}"
+        else:
+            update = int(name.rpartition("@")[2])
+            if update < last:
+                yield (*at, "subject_name"), f"`{name}` is listed after update {last}; the earliest is first"
+            last = max(last, update)
+        seen.add(name)
+        for measure, count in candidate.reference.model_dump(include=set(ALL_COUNTS), exclude_none=True).items():
+            if start.setdefault(measure, count) != count:
+                text = f"{count} of the start on this set, and {start[measure]} beside a candidate before"
+                yield (*at, "reference", measure), text
+
+
+def judge_guard(found: MeasuresFile, guard: Guard, level: float) -> RuleResult:
+    """A guard on the figures of its set: on held-out and never-used problems those of the file's own section, if it is of the
+    same model and has them. `found` has a release.
+    """
+    release, name = found.release, guard_set(guard)
+    assert release is not None
+    own = getattr(found, name) if name in ("held_out", "never_used") else None
+    if own is not None and own.subject_name == release.subject_name:
+        result = judge(guard, replace(own.figures(level), stated={}), START)
+        if result.holds is not None:
+            return result
+    return judge(guard, release.on(name).figures(level), START)
+
+
+def _release(found: MeasuresFile, one: Release, plan: Plan) -> Iterator[tuple[At, str]]:
     """The release's own figures, and those of each of its sets."""
     of_plan = plan.verdict.release
     assert of_plan is not None
@@ -122,6 +167,10 @@ def _release(one: Release, plan: Plan) -> Iterator[tuple[At, str]]:
     for guard in of_plan.guards:
         if guard.name in one.reported and one.on(guard_set(guard)) is not one:
             yield ("release", "reported", guard.name), f"belongs to release.{guard_set(guard)}, whose figures are there"
+        elif guard.name in one.reported and guard_set(guard) in ("held_out", "never_used"):
+            result, said = judge_guard(found, guard, plan.statistics.level), one.reported[guard.name]
+            if result.value is not None and result.holds != (said == "held"):
+                yield ("release", "reported", guard.name), _contradicted(said, result)
     for name in ("main", "agent", "safety"):
         own, section = getattr(one, name), getattr(of_plan, name)
         if own is None:
@@ -134,6 +183,11 @@ def _release(one: Release, plan: Plan) -> Iterator[tuple[At, str]]:
         yield from _section_faults(("release", name), own, rules, getattr(section, "rollouts", None), plan)
         if name == "main" and one.win is not None:
             yield ("release", "win"), "is said beside figures of the main set, which decide it"
+
+
+def _contradicted(said: str, result: RuleResult) -> str:
+    assert result.value is not None
+    return f"the source says `{said}`, but its own figure {number(result.value)} says otherwise"
 
 
 def _section_faults(at: At, one: Comparison, rules: Sequence[Rule], rollouts: int | None, plan: Plan) -> Iterator[tuple[At, str]]:
@@ -149,7 +203,7 @@ def _section_faults(at: At, one: Comparison, rules: Sequence[Rule], rollouts: in
             continue
         result = judge(by_name[name], figures)
         if result.value is not None and result.holds != figures.stated[name]:
-            yield (*at, "reported", name), f"the source says `{said}`, but its own figure {number(result.value)} says otherwise"
+            yield (*at, "reported", name), _contradicted(said, result)
     given = [("ratios", name, getattr(one.ratios, name)) for name in Ratios.model_fields]
     given += [(field, name, found) for field in ("change_intervals", "rates") for name, found in getattr(one, field).items()]
     for field, name, found in given:

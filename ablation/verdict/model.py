@@ -23,6 +23,10 @@ FROM_REPORT = "reported figures, no rollouts"
 GATE_SHUT = "not allowed"
 """Mark of a label whose rollouts neither plan nor deviation allowed."""
 
+UNDECLARED = "UNDECLARED_DEVIATION"
+"""Code of a reported step that the plan did not allow, or whose ground is not in the file, where no deviation is declared."""
+UNDECLARED_MARK = "undeclared deviation"
+
 DAMAGED, STABLE, UNDECIDED, STOPPED, MISSING = "DAMAGED", "STABLE", "UNDECIDED", "STOPPED", "MISSING"
 REPLICATED, NOT_REPLICATED, INCOMPLETE, NOT_RUN = "REPLICATED", "NOT_REPLICATED", "INCOMPLETE", "NOT_RUN"
 WIN_VERIFIED, WIN_UNVERIFIED, NO_WIN = "WIN_VERIFIED", "WIN_UNVERIFIED", "NO_WIN"
@@ -153,7 +157,8 @@ class SectionVerdict:
     @property
     def marks(self) -> tuple[str, ...]:
         """What is shown beside the label."""
-        return (GATE_SHUT,) if self.wrong else ()
+        undeclared = (UNDECLARED_MARK,) if any(one.code == UNDECLARED for one in self.reasons) else ()
+        return (GATE_SHUT, *undeclared) if self.wrong else undeclared
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ablation.plan.deviations import deviations_path, read_deviations
 from ablation.plan.judging import READ_LABELS
-from ablation.plan.phase2 import Release, Selection, guard_set
+from ablation.plan.phase2 import Release, Selection
 from ablation.plan.rules import Rule
 from ablation.plan.tables import labels_of
 from ablation.verdict.exact import exact
@@ -16,7 +17,7 @@ from ablation.verdict.labels import Earlier, decide_section, judge_damage, missi
 from ablation.verdict.locked import Locked
 from ablation.verdict.measures_file import Comparison, MeasuresFile, ReportedSelection, SectionComparison
 from ablation.verdict.measures_file import Release as ReportedRelease
-from ablation.verdict.measures_reader import load_measures
+from ablation.verdict.measures_reader import judge_guard, load_measures
 from ablation.verdict.model import (
     FAILED,
     FROM_REPORT,
@@ -24,6 +25,8 @@ from ablation.verdict.model import (
     NOT_RUN,
     PASSED,
     REPLICATED,
+    SELECTED,
+    UNDECLARED,
     WIN,
     WIN_VERIFIED,
     Missing,
@@ -70,7 +73,7 @@ def judge_reported(path: Path, locked: Locked) -> Verdict:
 
 def _sections(found: MeasuresFile, locked: Locked, headline: str) -> dict[str, SectionVerdict]:
     plan, sections = locked.plan.verdict, {}
-    level = locked.plan.statistics.level
+    level, selected = locked.plan.statistics.level, _selection(found, locked)
     earlier: Earlier = {"replication": (headline, labels_of("replication", plan.replication.table))}
     if plan.held_out is not None:
         sections["held_out"] = SectionVerdict(NOT_RUN)
@@ -89,23 +92,30 @@ def _sections(found: MeasuresFile, locked: Locked, headline: str) -> dict[str, S
         if found.never_used is not None:
             results, reasons = _judge_all(found.never_used, plan.never_used.rules, level)
             before = sections["held_out"].label if "held_out" in sections else NOT_RUN
-            gate = _gate(found.never_used, before, WIN_VERIFIED, "the held-out check")
+            gate = _gate(found.never_used, before, WIN_VERIFIED, "the held-out check", plan.held_out is not None)
             decided = decide_section("never_used", plan.never_used.table, results, earlier)
-            sections["never_used"] = _section(decided, results, reasons + gate, found.never_used)
+            more = _not_selected(found.never_used, selected)
+            sections["never_used"] = _section(decided, results, reasons + more + gate, found.never_used)
         earlier["never_used"] = (sections["never_used"].label, labels_of("never_used", plan.never_used.table))
-    extension = locked.plan.extension
-    if extension is not None and extension.selection is not None:
-        one = found.selection
-        sections["selection"] = (
-            SectionVerdict(NOT_RUN) if one is None else selection_of(extension.selection, _candidates(one, extension.selection))
-        )
+    if selected is not None:
+        sections["selection"] = selected
     if plan.release is not None:
         if plan.release.main is not None:
             sections["main"] = _main(found.release, plan.release, level, earlier)
         sections["release"] = SectionVerdict(NOT_RUN)
         if found.release is not None:
-            sections["release"] = _release(found.release, plan.release, level, earlier)
+            gate = _not_selected(found.release, selected) + _release_gate(found.release, headline, selected)
+            one = _release(found, found.release, plan.release, level, earlier)
+            sections["release"] = replace(one, reasons=[*one.reasons, *gate])
     return sections
+
+
+def _selection(found: MeasuresFile, locked: Locked) -> SectionVerdict | None:
+    """None if the plan selects nothing."""
+    extension, one = locked.plan.extension, found.selection
+    if extension is None or extension.selection is None:
+        return None
+    return SectionVerdict(NOT_RUN) if one is None else selection_of(extension.selection, _candidates(one, extension.selection))
 
 
 def _main(found: ReportedRelease | None, plan: Release, level: float, earlier: Earlier) -> SectionVerdict:
@@ -115,9 +125,9 @@ def _main(found: ReportedRelease | None, plan: Release, level: float, earlier: E
     return _section(decide_section("main", plan.main.table, results, earlier), results, reasons, found)
 
 
-def _release(found: ReportedRelease, plan: Release, level: float, earlier: Earlier) -> SectionVerdict:
+def _release(file: MeasuresFile, found: ReportedRelease, plan: Release, level: float, earlier: Earlier) -> SectionVerdict:
     """Each guard on the figures of its own set, and the main set's label by its table or as the source says."""
-    results = [judge(guard, found.on(guard_set(guard)).figures(level), "the start") for guard in plan.guards]
+    results = [judge_guard(file, guard, level) for guard in plan.guards]
     label, known, more = {None: NOT_RUN, "held": WIN, "not_held": NO_WIN}[found.win], (WIN, NO_WIN), []
     if found.main is not None and plan.main is not None:
         main = _main(found, plan, level, earlier)
@@ -155,12 +165,34 @@ def _section(decided: Decided, results: list[RuleResult], reasons: list[Reason],
     return SectionVerdict(decided.label, results, reasons, one.subject_name, one.deviation, decided)
 
 
-def _gate(one: SectionComparison, found: str, needed: str, of: str) -> list[Reason]:
-    """A step that the plan did not allow is a deviation; one that nobody declared is said to be so."""
-    if found in (needed, NOT_RUN) or one.deviation is not None:
+def _gate(one: SectionComparison, found: str, needed: str, of: str, needs_file: bool = False) -> list[Reason]:
+    """A step that the plan did not allow is a deviation; one that nobody declared is said to be so.
+
+    `needs_file`: so is one that rests on what the file does not have.
+    """
+    if found == needed or one.deviation is not None or (found == NOT_RUN and not needs_file):
         return []
-    text = f"The plan allows this only after {needed}, and {of} is {found}; the source declares no deviation."
-    return [Reason("UNDECLARED_DEVIATION", text)]
+    what = f"{of} is {'not in the file' if found == NOT_RUN else found}"
+    text = f"The plan allows this only after {needed}, and {what}; the source declares no deviation."
+    return [Reason(UNDECLARED, text)]
+
+
+def _release_gate(one: SectionComparison, headline: str, selected: SectionVerdict | None) -> list[Reason]:
+    """What the plan asks for before a release: the replication, and a selection of this checkpoint."""
+    found = _gate(one, headline, REPLICATED, "the replication", needs_file=True)
+    if found or selected is None:
+        return found
+    other = selected.label == SELECTED and selected.subject != one.subject_name
+    chosen = f"of {selected.subject}" if other else selected.label
+    return _gate(one, chosen, SELECTED, "the selection", needs_file=True)
+
+
+def _not_selected(one: SectionComparison, selected: SectionVerdict | None) -> list[Reason]:
+    """That the file's own selection chose another checkpoint, or none."""
+    if selected is None or selected.label == NOT_RUN or (selected.label, selected.subject) == (SELECTED, one.subject_name):
+        return []
+    which = selected.subject if selected.label == SELECTED else f"the selection says {selected.label}"
+    return [Reason("NOT_SELECTED", f"{one.subject_name} is not the selected checkpoint ({which}).")]
 
 
 def _notes(results: list[RuleResult]) -> list[str]:

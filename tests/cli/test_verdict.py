@@ -238,13 +238,15 @@ def test_what_is_no_run_folder_is_said(study, tmp_path):
         ("study.yaml", "NOT_REPLICATED"),
         ("held-out.yaml", "WIN_UNVERIFIED"),
         ("never-used.yaml", "NOT_CONFIRMED"),
-        ("release-15.yaml", "NO_RELEASE"),
-        ("release-8.yaml", "RELEASE"),
+        ("release-15.yaml", "NO_RELEASE (undeclared deviation)"),  # the file has no replication
+        ("release-8.yaml", "RELEASE (undeclared deviation)"),
     ],
 )
 def test_the_studys_labels_come_out(name, label):
     result = call("--plan", TESSERA, "--measures", MEASURES / name, "--expect", label)
     assert "reported figures, no rollouts" in result.stdout
+    assert f": {label}" in result.stdout
+    call("--plan", TESSERA, "--measures", MEASURES / name, "--expect", label.partition(" ")[0])
     content = json.loads(call("--plan", TESSERA, "--measures", MEASURES / name, "--json").stdout)
     assert label in content["labels"].values()
     assert content["source"] == "reported figures, no rollouts"
