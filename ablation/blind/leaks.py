@@ -7,6 +7,8 @@
   both texts of a pair tells nothing.
 - **order**: the subject is X in half of the pairs; of single answers, as many of either model in the first half as chance allows.
 - **lengths**: how often one model's text is the longer one. It is listed, without saying which model.
+- **known**: texts of a read of the same set whose key was opened before (`blind.known`). It refuses no batch, as the start's
+  answers are the same in all of them: it refuses raters.
 - **times**: batch, page and form have one time of change, and hold none.
 
 What the key has to say (order, lengths by model) is told without any pair's answer.

@@ -13,6 +13,7 @@ from ablation.blind.batch import PAIRS
 from ablation.blind.build import Built, build, read_sides
 from ablation.blind.choose import TooFewPairs
 from ablation.blind.key import Key, read_key
+from ablation.blind.known import known_warnings
 from ablation.blind.state import ReadState, read_state
 from ablation.blind.tally import UNDECIDED, Reason, tally
 from ablation.errors import IncompleteError, IntegrityError
@@ -38,7 +39,7 @@ class BlindResult:
     """None while the key is sealed."""
     unsealed: bool = False
     content: dict[str, Any] = field(default_factory=dict)
-    """All of `result.json`; empty while the key is sealed."""
+    """All of `result.json`, with warnings that come from other reads of the set; empty while the key is sealed."""
 
     def as_json(self) -> dict[str, Any]:
         own = {
@@ -79,6 +80,7 @@ def read_result(run: RunFolder, name: str, subject: str, plan: Plan) -> BlindRes
     key = key_of(state)
     _, content = checked(state, key, plan)
     check_kept(state, content)
+    content = content | {"warnings": content["warnings"] + known_warnings(folder, state.batch, state.ratings, events)}
     reasons = tuple(Reason(**one) for one in content["reasons"])
     return BlindResult(content["label"], reasons, content["pairs"], content["needed"], content["passes"], True, content)
 

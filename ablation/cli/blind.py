@@ -29,8 +29,10 @@ def pairs(
 ) -> None:
     """Choose the pairs by the plan's fixed rule (safety: take every answer), shuffle them, and seal which is whose.
 
+    Texts that an opened read of the same set had before are told of as `known`: its raters cannot rate this one.
     Exit 6: the rollouts hold fewer pairs than the plan asks for; a smaller read is never made.
     """
+    from ablation.blind.known import known
     from ablation.blind.seal import seal
     from ablation.files import remove_partial
     from ablation.report.blind_page import blind_page
@@ -39,8 +41,9 @@ def pairs(
     with found.journal(check=True) as journal:
         remove_partial(found.folder.root)
         sealed = seal(found.folder, found.locked, key, blind_page, journal.events, journal.append)
+        told = known(found.folder, sealed.built.batch, journal.events)
     batch, folder = sealed.built.batch, found.folder
-    findings = [*sealed.findings, _times(found)]
+    findings = [*sealed.findings, told, _times(found)]
     if as_json:
         digests = {"batch_sha256": batch.sha256, "key_sha256": sealed.built.key.commitment}
         paths = {"batch": str(folder.batch), "page": str(folder.page), "form": str(folder.form), "key": str(sealed.key)}
@@ -57,12 +60,14 @@ def pairs(
 def check(
     subject: SUBJECT, name: SET = "held-out", plan: PLAN = None, run: RUN = None, key: KEY = None, as_json: JSON = False
 ) -> None:
-    """Look again for anything that tells a rater whose an answer is: ids, names, order, lengths, times.
+    """Look again for anything that tells a rater whose an answer is: ids, names, order, lengths, texts known from
+    an opened read of the same set, times.
 
     Exit 3: batch, page or form is not what was sealed. Exit 4: something tells.
     """
     from ablation.blind.build import read_sides
     from ablation.blind.key import key_path, read_key
+    from ablation.blind.known import known
     from ablation.blind.leaks import LEAK, leaks
     from ablation.errors import ExitCode
 
@@ -73,7 +78,8 @@ def check(
         place = key_path(found.locked, folder, key)
     sealed = read_key(place, state.commitment) if place is not None and (key is not None or place.is_file()) else None
     shown = {path.name: path.read_bytes() for path in (folder.batch, folder.page, folder.form) if path.is_file()}
-    findings = [*leaks(folder, found.locked.plan, state.batch, read_sides(folder), sealed, shown), _times(found)]
+    findings = leaks(folder, found.locked.plan, state.batch, read_sides(folder), sealed, shown)
+    findings += [known(folder, state.batch, found.events_while_rated(state)), _times(found)]
     code = ExitCode.GATE if any(one.state == LEAK for one in findings) else ExitCode.DONE
     if as_json:
         print_json({"leaks": [one.as_json() for one in findings], "exit_code": int(code)})
@@ -109,6 +115,7 @@ def unseal(
     Exit 6: a rating is missing, or so many replies could not be read that the read is undecided.
     """
     from ablation.blind import seal
+    from ablation.blind.known import known_warnings
     from ablation.blind.tally import UNDECIDED
     from ablation.errors import ExitCode
 
@@ -119,6 +126,9 @@ def unseal(
 
         state = read_state(found.folder, found.locked.plan, journal.events)
         content = seal.unseal(state, found.locked, key, journal.append)
+        if "warnings" in content:
+            told = known_warnings(found.folder, state.batch, state.ratings, journal.events)
+            content = content | {"warnings": content["warnings"] + told}
     code = ExitCode.INCOMPLETE if content.get("label") == UNDECIDED else ExitCode.DONE
     if as_json:
         print_json(content | {"exit_code": int(code)})

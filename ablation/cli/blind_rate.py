@@ -27,11 +27,13 @@ def rate(
     First you confirm that nobody told you whose answers these are. An empty line or the end of the input stops; the same command
     goes on from there. Exit 6: something is still open.
     """
+    from ablation.blind.known import check_rater_is_blind
     from ablation.blind.ratings import PERSON, Reply, check_open, check_way
 
     found = find_comparison(name, subject, plan, run)
     state = found.state(check=True)
     check_open(found.folder, rater, state.settings.raters, [] if state.unsealed is None else [state.unsealed])
+    check_rater_is_blind(found.folder, state.batch, rater, state.ratings, found.events())
     if rater in state.ratings:
         check_way(state.ratings[rater], PERSON, None)
     keep, left = found.add(rater), state.open(rater, PERSON)
@@ -63,12 +65,14 @@ def import_ratings(
 ) -> None:
     """Take the ratings of a JSON file, all of them or none. Exit 6: the rater has not rated everything yet."""
     from ablation.blind.form import read_form
+    from ablation.blind.known import check_rater_is_blind
     from ablation.blind.ratings import FILE, Ratings, check_open, check_way
 
     name, file = _set_and_file(what, option)
     found = find_comparison(name, subject, plan, run)
     state = found.state(check=True)
     check_open(found.folder, rater, state.settings.raters, [] if state.unsealed is None else [state.unsealed])
+    check_rater_is_blind(found.folder, state.batch, rater, state.ratings, found.events())
     have = state.ratings.get(rater) or Ratings(rater, (), "", b"")
     check_way(have, FILE, None)
     found.add(rater)(read_form(file, state.batch, have))

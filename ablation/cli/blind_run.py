@@ -73,6 +73,19 @@ class BlindRun:
         events = check_journal(self.root, self.locked.digest).events if check else read_journal(self.folder.run.journal)
         return read_state(self.folder, self.locked.plan, events)
 
+    def events(self) -> list[dict[str, Any]]:
+        """All events of the run's journal."""
+        from ablation.rollouts.journal_chain import read_journal
+
+        return list(read_journal(self.folder.run.journal))
+
+    def events_while_rated(self, state: ReadState) -> list[dict[str, Any]]:
+        """The events up to the last rating if all are in, else all."""
+        from ablation.rollouts.blind_record import RATED
+
+        events, rated = self.events(), self.folder.events(self.events(), RATED)
+        return events if state.missing or not rated else events[: events.index(rated[-1])]
+
     def add(self, rater: str) -> Callable[[list[Reply]], None]:
         """What keeps replies of `rater`, all or none."""
         from ablation.blind.ratings import add_replies

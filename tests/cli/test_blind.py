@@ -76,6 +76,7 @@ def test_a_person_rates_stops_goes_on_and_the_key_is_opened(read):
         "names": "ok",
         "order": "ok",
         "lengths": "note",
+        "known": "ok",
         "times": "ok",
     }
     found = result(read)
