@@ -49,7 +49,26 @@ class Item:
     seed: int
 
 
-class Prompts:
+class RenderedPrompts:
+    """Prompts by cell, and the problems behind them. Subclasses render; `_by_cell` is in the order of the cells."""
+
+    problems: dict[str, Problem]
+    _by_cell: dict[Cell, Prompt]
+
+    @property
+    def cells(self) -> list[Cell]:
+        """In the order in which they are sampled."""
+        return list(self._by_cell)
+
+    def check_context(self, context: int | None, max_tokens: int) -> None:
+        """Raise `UsageError` if a prompt and the tokens that may follow it do not fit into the model's context."""
+        check_prompts_fit(self._by_cell, context, max_tokens)
+
+    def __getitem__(self, cell: Cell) -> Prompt:
+        return self._by_cell[cell]
+
+
+class Prompts(RenderedPrompts):
     """Rendered prompts by cell: rendered once, by the model's own chat template."""
 
     def __init__(self, plan: Plan, problems: dict[str, Problem], tokenizer, cells: Sequence[Cell] | None = None) -> None:
@@ -60,18 +79,6 @@ class Prompts:
             for cell in (plan_cells(plan) if cells is None else cells)
         }
         refuse_equal_prompts({(cell.problem, cell.effort): prompt for cell, prompt in self._by_cell.items()})
-
-    @property
-    def cells(self) -> list[Cell]:
-        """In the order in which they were given."""
-        return list(self._by_cell)
-
-    def check_context(self, context: int | None, max_tokens: int) -> None:
-        """Raise `UsageError` if a prompt and the tokens that may follow it do not fit into the model's context."""
-        check_prompts_fit(self._by_cell, context, max_tokens)
-
-    def __getitem__(self, cell: Cell) -> Prompt:
-        return self._by_cell[cell]
 
 
 def check_prompts_fit(prompts: Mapping[Cell, Prompt], context: int | None, max_tokens: int) -> None:

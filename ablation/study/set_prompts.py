@@ -8,14 +8,14 @@ from ablation.plan.model import Plan
 from ablation.problems.agent_states import AgentState
 from ablation.problems.call_format import counts_calls, refuse_unread_calls
 from ablation.problems.problem import Problem
-from ablation.problems.render import ChatTokenizer, Prompt, refuse_equal_prompts
+from ablation.problems.render import ChatTokenizer, refuse_equal_prompts
 from ablation.problems.render_chat import render_chat
 from ablation.problems.safety_prompts import SafetyPrompt
 from ablation.rollouts.schema import Cell
-from ablation.study.sampler import check_prompts_fit
+from ablation.study.sampler import RenderedPrompts
 
 
-class AgentPrompts:
+class AgentPrompts(RenderedPrompts):
     """Agent states by cell. `Cell.problem` is the state's id; `problems[id].source`, and so a rollout's source, is its task."""
 
     def __init__(self, plan: Plan, states: Mapping[str, AgentState], effort: str, tokenizer: ChatTokenizer) -> None:
@@ -37,20 +37,8 @@ class AgentPrompts:
             for cell in agent_cells(states, effort)
         }
 
-    @property
-    def cells(self) -> list[Cell]:
-        """One a state, in file order."""
-        return list(self._by_cell)
 
-    def check_context(self, context: int | None, max_tokens: int) -> None:
-        """As `sampler.Prompts.check_context`."""
-        check_prompts_fit(self._by_cell, context, max_tokens)
-
-    def __getitem__(self, cell: Cell) -> Prompt:
-        return self._by_cell[cell]
-
-
-class SafetyPrompts:
+class SafetyPrompts(RenderedPrompts):
     """Safety prompts by cell. `problems[id].source`, and so a rollout's source, is the category."""
 
     def __init__(self, plan: Plan, prompts: Mapping[str, SafetyPrompt], efforts: Iterable[str], tokenizer: ChatTokenizer) -> None:
@@ -66,18 +54,6 @@ class SafetyPrompts:
             for cell in safety_cells(prompts, efforts)
         }
         refuse_equal_prompts({(cell.problem, cell.effort): prompt for cell, prompt in self._by_cell.items()})
-
-    @property
-    def cells(self) -> list[Cell]:
-        """Every prompt at every effort, in file order."""
-        return list(self._by_cell)
-
-    def check_context(self, context: int | None, max_tokens: int) -> None:
-        """As `sampler.Prompts.check_context`."""
-        check_prompts_fit(self._by_cell, context, max_tokens)
-
-    def __getitem__(self, cell: Cell) -> Prompt:
-        return self._by_cell[cell]
 
 
 def agent_cells(states: Mapping[str, AgentState], effort: str) -> list[Cell]:
