@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -33,6 +33,7 @@ class SampledTokens:
     top_entropy: np.ndarray
     top_mass: np.ndarray
     finish_reason: str  # "stop" | "length"
+    stop_id: int | None = None  # the end token that it stopped at, by the engine's word; None where it was cut
 
 
 @dataclass(frozen=True)
@@ -65,17 +66,29 @@ class UpdateStats:
 
 
 Progress = Callable[[int, int], None]
-"""Called with (rollouts finished so far, tokens sampled so far) within the current batch."""
+"""Called with (rollouts finished so far, tokens sampled so far) of what was asked for."""
+Taken = Callable[[int, SampledTokens], None]
+"""Called with the place of a request and its rollout, once for each, as soon as it ended."""
 
 
 class Policy(Protocol):
-    """One adapter on one frozen base. Implementations: `local.LocalPolicy`."""
+    """One adapter on one frozen base. Implementations: `local.LocalPolicy`, `vllm.policy.VllmPolicy`."""
+
+    streams: bool
+    """True: it is asked for all rollouts of a stage together, and hands each over when it ends. False: it is asked for the
+    plan's batch, because what it samples depends, by last bits, on what is sampled beside it."""
+
+    @property
+    def sampling_values(self) -> dict[str, Any]:
+        """Every value in effect when it samples for the plan, made by `rollouts.values.values_in_effect`."""
 
     def reset(self, optimizer: Adam | None = None) -> None:
         """Back to the starting adapter with a fresh optimizer: the plan's, or another one."""
 
-    def sample(self, requests: list[SampleRequest], progress: Progress | None = None) -> list[SampledTokens]:
-        """Sample all requests as one batch, in order."""
+    def sample(
+        self, requests: list[SampleRequest], progress: Progress | None = None, taken: Taken | None = None
+    ) -> list[SampledTokens]:
+        """Sample all requests. They come back in order, or, given to `taken` one by one, not at all: nothing is kept then."""
 
     def score(self, rows: list[ScoreRow], *, start: bool = False) -> list[np.ndarray]:
         """Raw logprobs (float64, nats) of each row's tokens under the current adapter, or under the starting one."""

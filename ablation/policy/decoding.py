@@ -187,6 +187,7 @@ def decode(
             top_entropy=floats[row, : lengths[row], 1].copy(),
             top_mass=floats[row, : lengths[row], 2].copy(),
             finish_reason="stop" if ended else "length",
+            stop_id=int(token_ids[row, lengths[row] - 1]) if ended else None,
         )
         for row, ended in enumerate(ended_R.tolist())
     ]

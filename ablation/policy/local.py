@@ -8,6 +8,7 @@ import math
 import os
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,11 +22,11 @@ from ablation.plan.arms import Adam
 from ablation.plan.model import Plan
 from ablation.plan.model_files import ADAPTER_CONFIG, ADAPTER_FILE, OPTIMIZER_FILE
 from ablation.policy.attention import PACKED, can_pack
-from ablation.policy.base import Progress, SampledTokens, SampleRequest, ScoreRow, TrainRow, UpdateStats
+from ablation.policy.base import Progress, SampledTokens, SampleRequest, ScoreRow, Taken, TrainRow, UpdateStats
 from ablation.policy.decoding import Decoding, decode
 from ablation.policy.head import chunks
 from ablation.policy.layers import lighten, recompute_layers
-from ablation.policy.loading import load_adapted
+from ablation.policy.loading import free_memory, load_adapted
 from ablation.policy.loss import NonFiniteLoss, policy_gradient_loss
 from ablation.policy.optimizer import (
     clip_gradient,
@@ -34,12 +35,14 @@ from ablation.policy.optimizer import (
     load_moments,
     load_start_moments,
     make_optimizer,
+    move_moments,
     save_moments,
     take_step,
 )
 from ablation.policy.packing import Packed, micro_batches, pack, pad
 from ablation.policy.scoring import hidden_states, mismatch, token_logprobs
 from ablation.policy.selftest import self_test
+from ablation.rollouts.values import values_in_effect
 
 transformers_logging.disable_progress_bar()  # the run has progress of its own
 
@@ -49,6 +52,8 @@ class LocalPolicy:
 
     `dtype` overrides the plan's; under float64 adapter and Adam are float64 too.
     """
+
+    streams = False
 
     def __init__(
         self,
@@ -64,7 +69,7 @@ class LocalPolicy:
         torch.use_deterministic_algorithms(True, warn_only=True)
         torch.utils.deterministic.fill_uninitialized_memory = False  # costs time and guards only against reading garbage
         self.plan, self.start_adapter = plan, start_adapter
-        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.home = self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.model = load_adapted(plan, base, start_adapter, dtype)
         self.model.to(self.device).eval()  # eval: no dropout, so a logprob is a function of weights and tokens
         self.causal = self.model.get_base_model()
@@ -98,9 +103,22 @@ class LocalPolicy:
         self.adam = optimizer or self.plan.training.optimizer
         self.optimizer = make_optimizer(self.trainable, self.adam, self.plan.training.learning_rate)
 
-    def sample(self, requests: list[SampleRequest], progress: Progress | None = None) -> list[SampledTokens]:
-        """Sample all requests as one batch, in order."""
-        return decode(self.next_token_logits, self.layers, requests, self.decoding, self.device, progress)
+    def sample(
+        self, requests: list[SampleRequest], progress: Progress | None = None, taken: Taken | None = None
+    ) -> list[SampledTokens]:
+        """Sample all requests as one batch. Given to `taken`, they come in order when the batch is done."""
+        sampled = decode(self.next_token_logits, self.layers, requests, self.decoding, self.device, progress)
+        if taken is None:
+            return sampled
+        for place, one in enumerate(sampled):
+            taken(place, one)
+        return []
+
+    @property
+    def sampling_values(self) -> dict[str, Any]:
+        """Every value in effect: what the plan has no field for is neutral here, as this program does nothing else."""
+        use = self.decoding
+        return values_in_effect(use.temperature, use.top_p, use.top_k, use.max_tokens, use.end_ids)
 
     def self_test(self) -> None:
         """Raise `IntegrityError` if this model does not compute here what a run takes for granted; see `selftest`."""
@@ -190,6 +208,31 @@ class LocalPolicy:
         if math.isfinite(loss):
             hidden_UD.backward(leaf_UD.grad)
         return loss, trainer_K, entropy_K, sampler_K
+
+    def step_aside(self) -> None:
+        """Leave an accelerator's memory to somebody else: weights, adapter and moments go to the host's memory, bit for bit.
+
+        Meanwhile all is done there, slowly and rounded as a CPU rounds: nothing of a run is scored or trained before `come_back`.
+        Where the policy works on the CPU it has nothing to leave.
+        """
+        self._move(torch.device("cpu"))
+
+    def come_back(self) -> None:
+        """Back to where `step_aside` left."""
+        self._move(self.home)
+
+    def _move(self, device: torch.device) -> None:
+        if self.device == device:
+            return
+        self.optimizer.zero_grad(set_to_none=True)
+        self.model.to(device)
+        moved = dict(self.model.named_parameters())
+        assert all(moved[name] is weight for name, weight in self.trainable.items()), "the optimizer would lose its weights"
+        self.start_weights = {name: weight.to(device) for name, weight in self.start_weights.items()}
+        move_moments(self.optimizer, device)
+        self.device = device
+        torch.set_num_threads(self.plan.policy.threads if device == self.home else len(os.sched_getaffinity(0)))
+        free_memory()
 
     def save(self, folder: Path) -> None:
         """Adapter in peft's format (usable without this program) and Adam's state, as safetensors.

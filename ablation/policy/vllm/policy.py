@@ -15,10 +15,11 @@ from ablation.files import parse_json
 from ablation.plan.arms import Adam
 from ablation.plan.model import Plan
 from ablation.plan.model_files import BASE_CONFIG
-from ablation.policy.base import Progress, SampledTokens, SampleRequest, ScoreRow, TrainRow, UpdateStats
+from ablation.policy.base import Progress, SampledTokens, SampleRequest, ScoreRow, Taken, TrainRow, UpdateStats
 from ablation.policy.vllm.client import EngineClient, EngineRefused
 from ablation.policy.vllm.messages import Adapter, Alive, EngineSettings, Finished, Load, Sample, SamplingValues
 from ablation.policy.vllm.texts import CANARY_TEXTS, CANARY_TOKENS, Compared, probe_values, prompt_ends
+from ablation.rollouts.values import values_in_effect
 
 if TYPE_CHECKING:
     from ablation.policy.local import LocalPolicy
@@ -62,6 +63,8 @@ def base_context(base: Path) -> int | None:
 class VllmPolicy:
     """A `Policy` of which the sampling is vLLM's and everything else the local policy's."""
 
+    streams = True
+
     def __init__(
         self,
         plan: Plan,
@@ -82,13 +85,19 @@ class VllmPolicy:
         self._canaries: dict[str, Compared] = {}
         self.prompts = prompts
 
-    def sample(self, requests: list[SampleRequest], progress: Progress | None = None) -> list[SampledTokens]:
-        """Sample all requests with the current adapter, in order.
+    def sample(
+        self, requests: list[SampleRequest], progress: Progress | None = None, taken: Taken | None = None
+    ) -> list[SampledTokens]:
+        """Sample all requests with the current adapter: in order, or each given to `taken` when it ends, and none kept.
 
-        Raises `EngineFailed` if the engine dies or gives back less than was asked for, and `IntegrityError` if what it
+        Raises `EngineFailed` if the engine dies or gives back other than what was asked for, and `IntegrityError` if what it
         computes under this adapter is not what the trainer does.
         """
-        return self.sample_with(requests, self.values, self.hand_over(), progress)
+        adapter = self.hand_over()
+        if taken is None:
+            return self.sample_with(requests, self.values, adapter, progress)
+        self._stream(requests, self.values, adapter, progress, taken)
+        return []
 
     def sample_with(
         self,
@@ -97,12 +106,27 @@ class VllmPolicy:
         adapter: Adapter | None,
         progress: Progress | None = None,
     ) -> list[SampledTokens]:
-        """Sample with an adapter that the engine holds, or without any."""
-        found: list[SampledTokens | None] = [None] * len(requests)
+        """Sample, in order, with an adapter that the engine holds, or without any."""
+        found: dict[int, SampledTokens] = {}
+        self._stream(requests, values, adapter, progress, found.__setitem__)
+        return [found[place] for place in range(len(requests))]
+
+    def _stream(
+        self,
+        requests: Sequence[SampleRequest],
+        values: SamplingValues,
+        adapter: Adapter | None,
+        progress: Progress | None,
+        taken: Taken,
+    ) -> None:
+        missing = set(range(len(requests)))
 
         def told(message: Alive | Finished) -> None:
             if isinstance(message, Finished):
-                found[message.key] = _checked(message, values)
+                if message.key not in missing:
+                    raise EngineFailed(f"vLLM's engine gave back rollout {message.key}, which was not to come")
+                missing.remove(message.key)
+                taken(message.key, _checked(message, values))
             if progress is not None:
                 progress(message.finished, message.tokens)
 
@@ -111,10 +135,14 @@ class VllmPolicy:
             self.engine.ask(Sample(rows, values, adapter), told)
         except EngineRefused as refused:
             raise EngineFailed(f"vLLM's engine refused to sample: {refused}") from None
-        missing = found.count(None)
         if missing:
-            raise EngineFailed(f"vLLM's engine finished with {missing} of {len(found)} rollouts missing")
-        return [one for one in found if one is not None]
+            raise EngineFailed(f"vLLM's engine finished with {len(missing)} of {len(requests)} rollouts missing")
+
+    @property
+    def sampling_values(self) -> dict[str, Any]:
+        """Every value in effect."""
+        use = self.values
+        return values_in_effect(use.temperature, use.top_p, use.top_k, use.max_tokens, use.end_ids, **use.record())
 
     def hand_over(self) -> Adapter:
         """Make the engine hold the trainer's adapter, and prove with a few fixed tokens that it does."""
@@ -244,6 +272,8 @@ def _checked(one: Finished, values: SamplingValues) -> SampledTokens:
         wrong = f"a rollout that ended for the reason `{one.finish_reason}`"
     elif np.isin(one.token_ids[:-1], values.end_ids).any():
         wrong = "a rollout that went on after an end token"
+    elif one.stop_id != (int(one.token_ids[-1]) if one.finish_reason == "stop" else None):
+        wrong = f"the stop id {one.stop_id} for a rollout that ended with token {one.token_ids[-1]} ({one.finish_reason})"
     if wrong is not None:
         raise EngineFailed(f"vLLM's engine gave back {wrong}")
-    return SampledTokens(one.token_ids, one.logprobs, one.top_entropy, one.top_mass, one.finish_reason)
+    return SampledTokens(one.token_ids, one.logprobs, one.top_entropy, one.top_mass, one.finish_reason, one.stop_id)
