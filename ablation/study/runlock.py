@@ -6,12 +6,17 @@ import fcntl
 import json
 import os
 import platform
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from ablation.errors import GateError
 from ablation.files import disk_errors, parse_json
+
+_TRIES, _WAIT = 3, 0.01
+"""How often, and after how many seconds, a lock that is held is tried again."""
 
 
 @contextmanager
@@ -27,7 +32,7 @@ def exclusive(root: Path) -> Iterator[None]:
         handle = open(path, "a+b")  # noqa: SIM115 - closed below
     with handle:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _take(handle)
         except BlockingIOError:
             handle.seek(0)
             raise GateError(
@@ -39,6 +44,17 @@ def exclusive(root: Path) -> Iterator[None]:
             handle.write(json.dumps({"host": platform.node(), "pid": os.getpid()}).encode())
             handle.flush()
         yield
+
+
+def _take(handle: BinaryIO) -> None:
+    """Take the lock. Somebody who only looks whether it is held has it for a moment, so a first refusal is no word yet."""
+    for _ in range(_TRIES):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            time.sleep(_WAIT)
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def runner_at_work(root: Path) -> str | None:

@@ -310,7 +310,7 @@ def test_the_safety_batch_is_labelled_by_a_person(read):
 
 
 def test_a_rater_waits_for_the_line_of_another_and_is_told_of_a_runner(read, tmp_path, monkeypatch):
-    from ablation.cli import blind_run
+    from ablation.study import blind_run
 
     run, _, folder = read
     call("pairs", "--subject", SUBJECT)

@@ -1,0 +1,63 @@
+"""Which run folder is read, and which locked plan it is of: shared by all that looks at a run without sampling anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ablation.plan.lock import LockedPlan
+
+
+def find_run(plan: Path | None, run: Path | None) -> tuple[LockedPlan, Path, str | None]:
+    """(the locked plan, its run folder, options for a printed `ablation run` that goes on with it).
+
+    With `run` alone the folder's own copy of the plan counts, and options are None: whose folder it is and which plan made it
+    cannot be known. Raises `IntegrityError` if folder and plan do not belong together.
+    """
+    from shlex import quote
+
+    from ablation.errors import IntegrityError
+    from ablation.plan.choose import choose_plan
+    from ablation.plan.lock import verify_lock
+    from ablation.study.workspace import run_root
+
+    if plan is None and run is not None:
+        refuse_special_files(run)
+        return own_plan(run), run, None
+    locked = verify_lock(choose_plan(plan))
+    root = run_root(locked, run)
+    refuse_special_files(root)
+    named = {"--plan": plan, "--run": run}  # a plan that was not named is the only locked one, also for `ablation run`
+    options = "".join(f" {name} {quote(str(path))}" for name, path in named.items() if path is not None)
+    if root.exists():
+        own = own_plan(root)
+        if own.digest != locked.digest or own.bytes_sha256 != locked.bytes_sha256:
+            raise IntegrityError(
+                f"{root}: is the run folder of another plan ({own.digest[:12]}, not {locked.digest[:12]} of {locked.path})",
+                hint="Name the run folder of this plan with --run, or leave --plan out to judge the folder by its own copy.",
+            )
+    return locked, root, options
+
+
+def refuse_special_files(root: Path) -> None:
+    """Raise `IntegrityError` for a pipe, socket or device in a run folder, which could be read for ever."""
+    from ablation.errors import IntegrityError
+
+    for path in root.rglob("*"):
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise IntegrityError(f"{path}: is no file (a pipe, a socket or a device), and a run folder has none of them")
+
+
+def own_plan(root: Path) -> LockedPlan:
+    """The copy of the plan that the run began with, proved by its copy of the lock."""
+    from ablation.errors import IntegrityError, UsageError
+    from ablation.plan.lock import verify_lock
+    from ablation.rollouts.folder import RunFolder
+
+    if not root.is_dir():
+        raise UsageError(f"{root}: there is no such run folder")
+    path = RunFolder(root).plan
+    if not path.is_file():
+        raise IntegrityError(f"{root}: is not a run folder (it has no {path.name})", hint="Run folders are at runs/NAME.")
+    return verify_lock(path)
