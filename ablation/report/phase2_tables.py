@@ -92,7 +92,7 @@ def comparison(compared: Sequence[Compared]) -> Group:
     there = [one for one in compared if one.figures is not None]
     make = _answers if name in ANSWERS else _agent if name == "agent" else _safety
     parts = [make(there)] if there else []
-    lines = [line for one in compared for line in _about(one)]
+    lines = [line for one in compared for line in about_comparison(one)]
     size = there[0].figures.subject.get("rollouts") if there and there[0].figures else None
     if len(compared) > 1:
         lines.insert(0, "start (X) = the start as it was sampled to be compared with X")
@@ -100,7 +100,7 @@ def comparison(compared: Sequence[Compared]) -> Group:
     return titled(f"Compared on {where}" + (f", {size} rollouts a row" if size else ""), *parts, *map(Text, lines))
 
 
-def _rows(compared: Sequence[Compared]) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, Estimate]]]:
+def comparison_rows(compared: Sequence[Compared]) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, Estimate]]]:
     for one in compared:
         assert one.figures is not None
         yield f"start ({one.subject})" if len(compared) > 1 else "start", one.figures.reference, {}
@@ -114,7 +114,7 @@ def _answers(compared: Sequence[Compared]) -> RenderableType:
         grid.add_column(heading, justify="right", no_wrap=True)
     for heading in ("tokens per\ncorrect", "length, both\ncorrect", "CJK\nshare"):
         grid.add_column(heading, justify="right")
-    for name, own, ratios in _rows(compared):
+    for name, own, ratios in comparison_rows(compared):
         cjk = own.get("cjk_share")
         cells = [shown(own.get(measure)) for measure in _COUNTS]
         cells += [ratio(ratios.get(measure)) if ratios else "" for measure in ("tokens_per_correct", "jointly_correct_length")]
@@ -127,17 +127,17 @@ def _agent(compared: Sequence[Compared]) -> Group:
     grid.add_column("model", overflow="fold")
     for heading in ("tokens\na turn", "valid\ncalls", "invalid", "no call", "typical turn", "ratio of sums"):
         grid.add_column(heading, justify="right")
-    for name, own, ratios in _rows(compared):
+    for name, own, ratios in comparison_rows(compared):
         mean = own.get("agent_turn")
         cells = ["-" if mean is None else f"{mean:.1f}"]
         cells += [shown(own.get(measure)) for measure in ("valid_tool_call", "invalid_tool_call", "no_tool_call")]
         cells += [ratio(ratios.get(measure)) if ratios else "" for measure in ("agent_turn", "agent_tokens")]
         grid.add_row(escape(name), *cells)
-    lines = [line for one in compared for line in _turns(one)]
+    lines = [line for one in compared for line in turns_in_words(one)]
     return Group(grid, *map(Text, lines))
 
 
-def _turns(one: Compared) -> list[str]:
+def turns_in_words(one: Compared) -> list[str]:
     """Where the two models' turns differ."""
     details = one.details
     if "pairs" not in details:
@@ -166,12 +166,12 @@ def _safety(compared: Sequence[Compared]) -> RenderableType:
     grid.add_column("model", overflow="fold")
     for heading in columns.values():
         grid.add_column(heading, justify="right")
-    for name, own, _ in _rows(compared):
+    for name, own, _ in comparison_rows(compared):
         grid.add_row(escape(name), *(shown(own.get(measure)) for measure in columns))
     return grid
 
 
-def _about(one: Compared) -> list[str]:
+def about_comparison(one: Compared) -> list[str]:
     """What else there is to know of a comparison, one thing a line."""
     lines = [f"{one.subject}: {gap.what}." for gap in one.missing]
     if one.opened is not None:
@@ -241,13 +241,16 @@ def claims(found: Sequence[ClaimVerdict]) -> Group:
         for test in one.tests:
             p = "-" if test.adjusted is None else f"{test.adjusted:.2g}"
             grid.add_row(
-                escape(test.subject), _effect(test.effect), p, Text(f"{test.label}: {test.reason}", style=style(test.label))
+                escape(test.subject),
+                effect_in_words(test.effect),
+                p,
+                Text(f"{test.label}: {test.reason}", style=style(test.label)),
             )
         parts += [grid, indented(one.speaks_of)]
     return titled("Claims", *parts)
 
 
-def _effect(found: Estimate | None) -> str:
+def effect_in_words(found: Estimate | None) -> str:
     if found is None or found.value is None:
         return "-"
     value = f"{float(found.value):.3g}"

@@ -60,7 +60,7 @@ def render(verdict: Verdict, plan: Plan) -> Iterator[RenderableType | list[Rende
             yield readouts(family, verdict.sweeps.get(family), arms)
     if any(one.figures is not None for one in verdict.arms):
         yield Text(READOUT_LEGEND)
-    undefined = _undefined_ratios(verdict.arms)
+    undefined = undefined_ratios(verdict.arms)
     if undefined:
         yield Text("\n".join(undefined))
     if any(one.rules for one in verdict.arms):
@@ -70,21 +70,21 @@ def render(verdict: Verdict, plan: Plan) -> Iterator[RenderableType | list[Rende
         yield Text("\n".join(f"{one['family']}: {one['rule']} cannot fire: {one['why']}." for one in unreachable), style="bold")
     stops = [one for one in verdict.arms if one.stopped]
     if stops:
-        yield Text("\n".join(_stop(one) for one in stops))
+        yield Text("\n".join(stop_in_words(one) for one in stops))
     elif verdict.source == model.FROM_ROLLOUTS and verdict.arms:
         elsewhere = [one.name for one in verdict.arms if one.marks]
         if len(elsewhere) < len(verdict.arms):
             yield Text("Stop rules: none fired in the runs above." if not elsewhere else "Stop rules: none fired here.")
         if elsewhere:
             yield Text(f"Imported, so no stop rule was watched and no update audited by this program: {', '.join(elsewhere)}.")
-    weighed = _audit_rows(verdict)
+    weighed = audit_rows(verdict)
     if weighed:
         yield audits(weighed)
     yield from phase2_parts(verdict)
     if verdict.claims:
         yield claims(verdict.claims)
     if verdict.counts:
-        yield Text("\n".join(_count(one) for one in verdict.counts))
+        yield Text("\n".join(count_in_words(one) for one in verdict.counts))
     if verdict.arms or verdict.sections or verdict.journal is not None:
         yield labels(verdict)
     if verdict.notes:
@@ -158,6 +158,14 @@ def arms_in_words(plan: Plan) -> Group:
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)
     table.add_column()
+    for name, said in arm_sentences(plan):
+        table.add_row(f"`{escape(name)}`", escape(said))
+    return titled("Arms", table)
+
+
+def arm_sentences(plan: Plan) -> list[tuple[str, str]]:
+    """(arm, what it does) in plan order."""
+    rows = []
     earlier: dict[str, list[str]] = {}
     for name, arm in plan.arms.items():
         words = arm_in_words(arm, plan.training)
@@ -167,9 +175,9 @@ def arms_in_words(plan: Plan) -> Group:
             said = ["The control.", *said]
         elif base is not None and len(said) == 1 and arm.note:
             said = [*said, arm.note]
-        table.add_row(f"`{escape(name)}`", escape(" ".join(said)))
+        rows.append((name, " ".join(said)))
         earlier[name] = words
-    return titled("Arms", table)
+    return rows
 
 
 def missing(verdict: Verdict) -> list[RenderableType]:
@@ -231,12 +239,12 @@ def audits(found: Mapping[str, Mapping[str, Sequence[float]]]) -> Group:
     for heading in columns.values():
         table.add_column(heading, justify="right", no_wrap=True)
     for arm, shares in found.items():
-        table.add_row(escape(arm), *(_range(shares.get(name)) for name in columns))
+        table.add_row(escape(arm), *(share_range(shares.get(name)) for name in columns))
     title = "Audit of the weights: range over the updates, in % of the absolute weight"
     return titled(title, table, Text(AUDIT_LEGEND))
 
 
-def _audit_rows(verdict: Verdict) -> dict[str, Mapping[str, Sequence[float]]]:
+def audit_rows(verdict: Verdict) -> dict[str, Mapping[str, Sequence[float]]]:
     """The audited arms, and those of this program that have no share to show because they took no step."""
     idle = {one for one, found in verdict.steps.items() if not found["stepped"] and one.split("/")[1] not in verdict.external}
     names = [one for one in verdict.audits if one not in verdict.steps]
@@ -261,7 +269,7 @@ def labels(verdict: Verdict) -> Group:
     return Group(*parts)
 
 
-def _undefined_ratios(arms: Sequence[ArmVerdict]) -> list[str]:
+def undefined_ratios(arms: Sequence[ArmVerdict]) -> list[str]:
     """Why a ratio or its interval is missing in the tables."""
     found = []
     for arm in arms:
@@ -273,19 +281,19 @@ def _undefined_ratios(arms: Sequence[ArmVerdict]) -> list[str]:
     return found
 
 
-def _stop(arm: ArmVerdict) -> str:
+def stop_in_words(arm: ArmVerdict) -> str:
     stop = arm.stopped or {}
     text = f"{arm.name}: stop rule `{stop.get('rule')}` ended the run after update {stop.get('update')}, so it has no readout"
     return f"{text}: {stop['reason']}." if stop.get("reason") else f"{text}."
 
 
-def _count(one: Mapping[str, Any]) -> str:
+def count_in_words(one: Mapping[str, Any]) -> str:
     n = one["rollouts"]
     points = f"{one['points']:+.0f} percentage points"
     return f"{one['name']}: {one['measure']} {one['subject']} of {n} against {one['reference']} of {n}, {points} ({one['how']})"
 
 
-def _range(ends: Sequence[float] | None) -> str:
+def share_range(ends: Sequence[float] | None) -> str:
     if ends is None:
         return NOTHING
     low, high = (round(100 * end) for end in ends)
