@@ -8,9 +8,14 @@ from typing import Any
 
 import typer
 
+from ablation.cli.machine_options import Server, ServerFolder, Turns
+
 
 def doctor(
     plan: Path = typer.Option(None, "--plan", help="The plan, locked or not. Left out: the only locked one in plans/."),
+    turns: Turns = None,
+    server: Server = None,
+    server_folder: ServerFolder = None,
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout; everything else goes to stderr."),
 ) -> None:
     """Load the plan's model and engine as a run would, and prove that they agree. Nothing is written.
@@ -25,15 +30,17 @@ def doctor(
     from ablation.plan.choose import choose_plan
     from ablation.plan.locate import missing_resources
     from ablation.study.doctor import examine
+    from ablation.study.machine import this_machine
 
     path = choose_plan(plan)
     loaded = checked_plan(path)
+    machine = this_machine(loaded.plan.policy, turns, server, server_folder)
     lacking = missing_resources(loaded)
     if lacking:
         raise UsageError("\n".join(f"{path}: {line}" for line in lacking))
     need_local_extra()
     with make_reporter() as reporter:
-        found = examine(loaded.plan, path, reporter)
+        found = examine(loaded.plan, path, reporter, machine)
     if as_json:
         typer.echo(json.dumps({"plan": str(path), **found}))
         return

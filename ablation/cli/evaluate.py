@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from ablation.cli.machine_options import Server, ServerFolder, Turns
+
 if TYPE_CHECKING:
     from ablation.study.evaluate import Compared
 
@@ -25,6 +27,9 @@ def evaluate(
     ),
     plan: Path = typer.Option(None, "--plan", help="The locked plan. Left out: the only locked one in plans/."),
     run_folder: Path = typer.Option(None, "--run", help="The run folder. Left out: runs/NAME."),
+    turns: Turns = None,
+    server: Server = None,
+    server_folder: ServerFolder = None,
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout when done; progress on stderr."),
 ) -> None:
     """Sample a checkpoint and the start on a set of the plan, in one session and the same seeds. The same command goes on where a
@@ -41,11 +46,13 @@ def evaluate(
     from ablation.plan.model import START
     from ablation.rollouts.comparisons import in_words
     from ablation.study.evaluate_sets import find_set
+    from ablation.study.machine import this_machine
     from ablation.study.workspace import gate, run_root
 
     if reference != START:
         raise UsageError(f"--reference: found `{reference}`; every model is compared with the `{START}`")
     locked = gate(choose_plan(plan))
+    machine = this_machine(locked.plan.policy, turns, server, server_folder)
     find_set(locked, set_name)
     root = run_root(locked, run_folder)
     need_local_extra()
@@ -56,7 +63,7 @@ def evaluate(
     this = f"{set_name} --subject {subject}" + (f" --reuse-reference {reuse}" if reuse else "")
     started = time.monotonic()
     with goes_on_with(f"ablation evaluate {this}{options}"), make_reporter() as reporter:
-        found = compare(locked, root, reporter, set_name, subject, reuse)
+        found = compare(locked, root, reporter, set_name, subject, reuse, machine)
         if not found.worked:
             reporter.say(f"{in_words(set_name)}: {subject} was compared already")
     deviations = read_deviations(deviations_path(locked.path), locked.digest)

@@ -13,6 +13,7 @@ from pathlib import Path
 import typer
 
 from ablation.cli.json_errors import print_json_error
+from ablation.cli.machine_options import Server, ServerFolder, Turns
 
 
 def run(
@@ -24,6 +25,9 @@ def run(
     ),
     plan: Path = typer.Option(None, "--plan", help="The locked plan. Left out: the only locked one in plans/."),
     run_folder: Path = typer.Option(None, "--run", help="The run folder. Left out: runs/NAME."),
+    turns: Turns = None,
+    server: Server = None,
+    server_folder: ServerFolder = None,
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout when done; progress on stderr."),
 ) -> None:
     """Run one arm, or all of them. The same command goes on where a stopped run was.
@@ -35,6 +39,7 @@ def run(
     from ablation.errors import UsageError
     from ablation.plan.choose import choose_plan, command_options
     from ablation.plan.deviations import deviations_path, read_deviations
+    from ablation.study.machine import this_machine
     from ablation.study.workspace import gate, run_root
 
     if every == (arm is not None):
@@ -44,6 +49,7 @@ def run(
     if every and continue_to is not None:
         raise UsageError("--continue-to goes with --arm: one arm is extended at a time")
     locked = gate(choose_plan(plan))
+    machine = this_machine(locked.plan.policy, turns, server, server_folder)
     if arm is not None and arm not in locked.plan.arms:
         raise UsageError(f"{locked.path}: there is no arm `{arm}`; its arms are {', '.join(locked.plan.arms)}")
     if family is not None and family not in locked.plan.families:
@@ -61,7 +67,11 @@ def run(
     this = "--all" if every else f"--arm {arm}" + (f" --family {family}" if family else "")
     this += f" --continue-to {continue_to}" if continue_to is not None else ""
     started = time.monotonic()
-    with goes_on_with(f"ablation run {this}{options}"), make_reporter() as reporter, open_study(locked, root, reporter) as study:
+    with (
+        goes_on_with(f"ablation run {this}{options}"),
+        make_reporter() as reporter,
+        open_study(locked, root, reporter, machine) as study,
+    ):
         if every:
             study.run_all()
         elif continue_to is not None:

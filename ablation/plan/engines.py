@@ -12,6 +12,9 @@ from ablation.plan.section import PositiveFloat, PositiveInt, Section, refuse_an
 class Vllm(Section):
     """How vLLM samples. All of it is in the plan because it can change the last bits of a logit, or what fits into memory."""
 
+    engine: Literal["offline", "server"] = "offline"
+    """`offline`: an engine that the run starts. `server`: a vLLM server that runs already; a command is told where. Its own
+    settings win over those below that say how an engine is started."""
     context: PositiveInt | None = None
     """Most tokens of a prompt and its rollout together; `null`: as many as the model was made for."""
     sequences: int = Field(default=256, ge=1, le=65536)
@@ -22,6 +25,8 @@ class Vllm(Section):
     """Memory for keys and values, in 10^9 bytes on each device: it must hold at least one rollout of `context` tokens."""
     tensor_parallel: int = Field(default=1, ge=1, le=1024)
     """GPUs that each layer is split over."""
+    replicas: int = Field(default=1, ge=1, le=1024)
+    """Engines beside each other, each with GPUs of its own; a stage's rollouts are dealt to them in turn."""
     eager: bool = False
     """No compilation and no CUDA graphs: it starts sooner and samples slower."""
     mismatch: PositiveFloat | None = None

@@ -108,6 +108,8 @@ EXAMPLES = {
     ("Resource", "owed"): "not published yet",
     ("Policy", "vllm"): {"sequences": 512},
     ("Vllm", "context"): 40960,
+    ("Vllm", "engine"): "server",
+    ("Vllm", "replicas"): 4,
     ("Vllm", "sequences"): 512,
     ("Vllm", "batch_tokens"): 16384,
     ("Vllm", "kv_cache_gb"): 48.0,

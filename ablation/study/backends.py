@@ -13,6 +13,7 @@ from ablation.policy.base import Policy
 from ablation.problems.render import Prompt
 from ablation.rollouts.schema import Cell
 from ablation.study.environment import engine
+from ablation.study.machine import Machine
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Tells(Protocol):
 
 
 def load_backend(
-    plan: Plan, folders: ModelFolders, prompts: Prompts, reporter: Tells
+    plan: Plan, folders: ModelFolders, prompts: Prompts, reporter: Tells, machine: Machine
 ) -> tuple[Backend, dict[str, Any], dict[str, Any]]:
     """(the policy, its engine record, what was proven of it). Raises an `AblationError` if anything is not as it must be.
 
@@ -65,7 +66,7 @@ def load_backend(
     record = engine(plan.policy.threads, plan.model.dtype)
     if plan.policy.backend == "local":
         return trainer, record, {}
-    return _with_vllm(plan, folders, prompts, reporter, trainer, record)
+    return _with_vllm(plan, folders, prompts, reporter, machine, trainer, record)
 
 
 def need_vllm() -> None:
@@ -77,7 +78,7 @@ def need_vllm() -> None:
         )
 
 
-def _with_vllm(plan, folders, prompts, reporter, trainer, record) -> tuple[Backend, dict[str, Any], dict[str, Any]]:
+def _with_vllm(plan, folders, prompts, reporter, machine, trainer, record) -> tuple[Backend, dict[str, Any], dict[str, Any]]:
     from ablation.policy.vllm.client import EngineClient
     from ablation.policy.vllm.policy import VllmPolicy, engine_settings
     from ablation.policy.vllm.preflight import preflight
@@ -98,4 +99,4 @@ def _with_vllm(plan, folders, prompts, reporter, trainer, record) -> tuple[Backe
         f"vLLM samples what is trained: {proof['mismatch']:.2g} nats apart in the mean (bound {proof['bound']:g}); "
         f"{proof['same_seed_identical']:.0%} of rollouts are the same when sampled again"
     )
-    return policy, record | policy.engine_record(), {"preflight": proof}
+    return policy, record | policy.engine_record(), {"machine": machine.record(), "preflight": proof}

@@ -10,10 +10,11 @@ from ablation.plan.model import Plan
 from ablation.problems.problem import load_problems
 from ablation.problems.render import token_ids
 from ablation.study.backends import ModelFolders, Tells, load_backend
+from ablation.study.machine import Machine
 from ablation.study.sampler import Prompts
 
 
-def examine(plan: Plan, plan_path: Path, reporter: Tells) -> dict[str, Any]:
+def examine(plan: Plan, plan_path: Path, reporter: Tells, machine: Machine) -> dict[str, Any]:
     """Load what the plan names as a run would. Returns the engine's record and what was proven; raises what a run would."""
     from ablation.policy.loading import load_tokenizer
 
@@ -24,6 +25,6 @@ def examine(plan: Plan, plan_path: Path, reporter: Tells) -> dict[str, Any]:
     prompts = Prompts(plan, load_problems(locate(plan.problems.training, plan_path)), tokenizer)
     pad = tokenizer.pad_token_id
     folders = ModelFolders(base, adapter, ids.end, ids.end[0] if pad is None else pad)
-    policy, engine, proof = load_backend(plan, folders, prompts, reporter)
+    policy, engine, proof = load_backend(plan, folders, prompts, reporter, machine)
     policy.close()
     return {"engine": engine, **proof}

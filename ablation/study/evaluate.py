@@ -31,6 +31,7 @@ from ablation.study.evaluate_subject import Subject, find_subject
 from ablation.study.extension import deviate_command, run_options
 from ablation.study.grading import grade_stage
 from ablation.study.journal import Journal
+from ablation.study.machine import DEFAULT, Machine
 from ablation.study.models import Models
 from ablation.study.phase_gates import Gates, check_phase_gate
 from ablation.study.sampler import Reporter, stage_items
@@ -51,7 +52,13 @@ class Compared:
 
 
 def evaluate(
-    locked: LockedPlan, root: Path, reporter: Reporter, set_name: str, subject: str, reuse: str | None = None
+    locked: LockedPlan,
+    root: Path,
+    reporter: Reporter,
+    set_name: str,
+    subject: str,
+    reuse: str | None = None,
+    machine: Machine = DEFAULT,
 ) -> Compared:
     """Sample the start and `subject` (ARM@UPDATES) on a set of the plan, unless they are there, and compare what is the same.
 
@@ -82,7 +89,7 @@ def evaluate(
         if spec.name == "selection":
             _need_candidate(gates, model)
         chosen = read_set(locked.plan, spec, copy_set(locked, run, spec))
-        comparison = Comparison(locked, run, journal, reporter, deviations, chosen, model)
+        comparison = Comparison(locked, run, journal, reporter, deviations, chosen, model, machine)
         comparison.ask_ledger()
         comparison.check(reuse)
         if opened is not None:
@@ -120,12 +127,13 @@ class Comparison:
         deviations: Sequence[Deviation],
         chosen: SampledSet,
         subject: Subject,
+        machine: Machine = DEFAULT,
     ) -> None:
         self.locked, self.plan, self.run = locked, locked.plan, run
         self.journal, self.reporter, self.deviations = journal, reporter, deviations
         self.chosen, self.subject = chosen, subject
         self.reference, self.own = _folders(run, chosen.name, subject)
-        self.models = Models(locked, run, journal, reporter, chosen.make_prompts)
+        self.models = Models(locked, run, journal, reporter, machine, chosen.make_prompts)
         self.models.deviations = deviations
 
     def ask_ledger(self) -> None:

@@ -22,6 +22,7 @@ from ablation.study.backends import Backend, ModelFolders, load_backend
 from ablation.study.environment import environment
 from ablation.study.extension import deviate_command
 from ablation.study.journal import Journal
+from ablation.study.machine import Machine
 from ablation.study.sampler import Item, Reporter, StageSampler
 
 
@@ -42,10 +43,16 @@ class Models:
     """The model of an open run. `make_prompts` renders with its tokenizer what will be sampled."""
 
     def __init__(
-        self, locked: LockedPlan, run: RunFolder, journal: Journal, reporter: Reporter, make_prompts: Callable[[Any], PromptSet]
+        self,
+        locked: LockedPlan,
+        run: RunFolder,
+        journal: Journal,
+        reporter: Reporter,
+        machine: Machine,
+        make_prompts: Callable[[Any], PromptSet],
     ) -> None:
         self.locked, self.plan, self.run = locked, locked.plan, run
-        self.journal, self.reporter, self._make_prompts = journal, reporter, make_prompts
+        self.journal, self.reporter, self.machine, self._make_prompts = journal, reporter, machine, make_prompts
         self.deviations: Sequence[Deviation] = ()
         """Those that are known by now; the owner keeps them so."""
         self.held: tuple[str, str, int] | None = None
@@ -126,7 +133,7 @@ class Models:
         adapter = locate(self.plan.model.start_adapter, self.locked.path)
         prompts = self._prompts = self._make_prompts(tokenizer)
         folders = ModelFolders(base, adapter, self._ids.end, self._ids.end[0] if pad is None else pad)
-        policy, self.engine, proof = load_backend(self.plan, folders, prompts, self.reporter)
+        policy, self.engine, proof = load_backend(self.plan, folders, prompts, self.reporter, self.machine)
         self._sampler = StageSampler(
             self.plan,
             policy,

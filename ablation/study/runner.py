@@ -27,6 +27,7 @@ from ablation.study.external import GradedUpdate, Outside, exported, external_au
 from ablation.study.gates import check_family_gate
 from ablation.study.grading import grade_stage
 from ablation.study.journal import Journal
+from ablation.study.machine import DEFAULT, Machine
 from ablation.study.models import Models
 from ablation.study.sampler import Prompts, Reporter, stage_items
 from ablation.study.schedule import cells_of_update, plan_cells
@@ -40,12 +41,14 @@ from ablation.verdict.run import first_stable_arm, judge_check
 class Study:
     """One open run of one locked plan. Use `open_study`."""
 
-    def __init__(self, locked: LockedPlan, run: RunFolder, journal: Journal, reporter: Reporter) -> None:
+    def __init__(self, locked: LockedPlan, run: RunFolder, journal: Journal, reporter: Reporter, machine: Machine) -> None:
         self.locked, self.plan, self.run = locked, locked.plan, run
         self.journal, self.reporter = journal, reporter
         self.problems = load_problems(run.problems)
         self.outside = Outside(locked, run, journal, reporter)
-        self.models = Models(locked, run, journal, reporter, lambda tokenizer: Prompts(self.plan, self.problems, tokenizer))
+        self.models = Models(
+            locked, run, journal, reporter, machine, lambda tokenizer: Prompts(self.plan, self.problems, tokenizer)
+        )
         self._take_up_deviations()
         self._sweeps: dict[str, Outcomes] = {}  # every arm of a family asks for its sweep, and it never changes
 
@@ -281,13 +284,13 @@ class Study:
 
 
 @contextmanager
-def open_study(locked: LockedPlan, root: Path, reporter: Reporter):
+def open_study(locked: LockedPlan, root: Path, reporter: Reporter, machine: Machine = DEFAULT):
     """The run in `root`, held by this process alone until the block ends.
 
     Raises GateError if another runner holds it, IntegrityError if it belongs to another plan or was changed.
     """
     with run_session(locked, root, reporter) as (run, journal):
-        study = Study(locked, run, journal, reporter)
+        study = Study(locked, run, journal, reporter, machine)
         for deviation in study.deviations:
             reporter.say(f"note: {deviation.in_words()}")
         yield study

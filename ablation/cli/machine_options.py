@@ -1,0 +1,27 @@
+"""The options of commands that load a model: what of this machine the plan leaves open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Turns = Annotated[
+    str | None,
+    typer.Option(
+        "--turns",
+        metavar="MODE",
+        help="How vLLM and the trainer share a device: together, restart, sleep or auto. Else ABLATION_TURNS, else auto.",
+    ),
+]
+Server = Annotated[
+    str | None,
+    typer.Option("--server", metavar="URL", help="The vLLM server of `policy.vllm.engine: server`. Else ABLATION_VLLM_SERVER."),
+]
+ServerFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--server-folder", help="A folder that the server reads adapters from, under this path. Else ABLATION_VLLM_SERVER_FOLDER."
+    ),
+]
