@@ -70,6 +70,14 @@ def save_moments(optimizer: torch.optim.Optimizer, weights: Weights, path: Path)
     save_file(state or {"empty": torch.zeros(1)}, path)
 
 
+def move_moments(optimizer: torch.optim.Optimizer, device: torch.device) -> None:
+    """The moments to `device`, beside the weights; the count of steps stays where Adam keeps it, on the CPU."""
+    for state in optimizer.state.values():
+        for field, value in state.items():
+            if field != "step":
+                state[field] = value.to(device)
+
+
 def load_moments(optimizer: torch.optim.Optimizer, weights: Weights, path: Path) -> None:
     """Read what `save_moments` wrote into a fresh optimizer over the same weights.
 

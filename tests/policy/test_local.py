@@ -216,3 +216,27 @@ def test_a_checkpoint_names_its_base_as_the_plan_does(policy, small_plan, tmp_pa
     policy.save(tmp_path)
     config = json.loads((tmp_path / "adapter_config.json").read_text())
     assert config["base_model_name_or_path"] == small_plan.model.base.at == "package:tiny-reasoner/base"
+
+
+def test_stepping_aside_and_coming_back_between_updates_moves_no_bit(make_policy):
+    """On a CPU nothing has to move; on a GPU the same test moves everything twice (`make gpu-check` is for that)."""
+    plain, moved = make_policy(torch.float32), make_policy(torch.float32)
+    rows = train_rows(plain, 4)
+    for policy in (plain, moved):
+        policy.update(rows, 1e-3)
+    base = moved.base_sha256
+    moved.step_aside()
+    assert moved.device == torch.device("cpu")
+    assert moved.adapter_sha256() == plain.adapter_sha256()
+    aside = [one.copy() for one in moved.score(rows)]  # a canary is scored there
+    moved.come_back()
+    assert moved.device == moved.home
+    for mine, theirs in zip(aside, plain.score(rows), strict=True):
+        assert mine == pytest.approx(theirs, abs=1e-4)
+    for policy in (plain, moved):
+        policy.update(rows, 1e-3)
+    assert moved.adapter_sha256() == plain.adapter_sha256()
+    for policy in (plain, moved):
+        policy.reset()
+    assert moved.adapter_sha256() == plain.adapter_sha256()
+    assert moved.base_sha256 == base

@@ -12,6 +12,7 @@ from ablation.policy.optimizer import (
     load_moments,
     load_start_moments,
     make_optimizer,
+    move_moments,
     save_moments,
     take_step,
 )
@@ -178,3 +179,14 @@ def test_a_file_that_is_none(tmp_path):
     (tmp_path / "optimizer.safetensors").write_bytes(b"no")
     with pytest.raises(UsageError, match="no usable optimizer state"):
         load_start_moments(make_optimizer(own, Adam(), 0.1), own, tmp_path)
+
+
+def test_all_moments_move_and_the_count_of_steps_stays_on_the_cpu():
+    own = weights(1.0, 2.0)
+    optimizer = make_optimizer(own, Adam(), 0.1)
+    own["a"].grad = torch.tensor([0.5, 0.5], dtype=torch.float64)
+    optimizer.step()
+    move_moments(optimizer, torch.device("meta"))
+    state = optimizer.state[own["a"]]
+    assert {name: value.device.type for name, value in state.items()} == {"step": "cpu", "exp_avg": "meta", "exp_avg_sq": "meta"}
+    assert state["step"] == 1

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import weakref
 from collections.abc import Callable
@@ -26,8 +27,9 @@ SILENT_SECONDS = 1800.0
 START_SECONDS = 3600.0
 """A large model is read from a slow disk and compiled in less."""
 CLOSE_SECONDS = 10.0
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 _PROGRAM = "from ablation.policy.vllm.engine_process import main; main()"
-_DOING = {"Load": "loading an adapter", "Sample": "sampling"}
+_DOING = {"Load": "loading an adapter", "Sample": "sampling", "Sleep": "going to sleep", "Wake": "waking up"}
 
 
 class EngineRefused(Exception):
@@ -37,12 +39,16 @@ class EngineRefused(Exception):
 class EngineClient:
     """One engine in one process. Closed by `close`, by the end of this process, or by being forgotten."""
 
-    def __init__(self, settings: EngineSettings) -> None:
-        """Start the engine and wait until it is ready.
+    copies = 1
+    """See `replicas.Engine`."""
+
+    def __init__(self, settings: EngineSettings, given_up: threading.Event | None = None) -> None:
+        """Start the engine and wait until it is ready, or until `given_up` is set by another thread.
 
         Raises `UsageError` with the engine's reason if it does not start, `EngineFailed` if its process dies without one.
         """
         self.settings = settings
+        self._given_up = given_up
         self.folder = Path(tempfile.mkdtemp(prefix="ablation-vllm-"))
         self.log = self.folder / "engine.log"
         ours, theirs = socket.socketpair()
@@ -113,6 +119,8 @@ class EngineClient:
                 if not self._connection.poll(1.0):
                     if self._exit_code() is not None and not self._connection.poll(0):
                         raise self._dead(doing)
+                    if doing == "starting" and self._given_up is not None and self._given_up.is_set():
+                        raise EngineFailed("vLLM's engine was ended while starting: another one did not start")
                     if time.monotonic() - heard > patience:
                         raise EngineFailed(
                             f"vLLM's engine said nothing for {patience:g} s while {doing}; it was ended", hint=self._hint()
@@ -156,6 +164,13 @@ class EngineClient:
     def _hint(self) -> str:
         return f"Nothing that was written is lost: the same command goes on from here. The engine's output is in {self.log}."
 
+    def strike(self) -> None:
+        """End the processes, from any thread: whoever waits for an answer is told that there will be none."""
+        if self._end.alive:
+            self._left.keep_log = True
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
     def kill(self) -> None:
         """End the engine at once. Its log stays."""
         self._left.keep_log = True
@@ -194,9 +209,12 @@ def _environment(settings: EngineSettings) -> dict[str, str]:
     """This process's own, but for threads, what could move a result, and what would ask the network."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("VLLM_CPU_")}
     packages = str(Path(__file__).resolve().parents[3])
+    if settings.devices is not None:
+        own[VISIBLE] = settings.devices
     return own | {
         "PYTHONPATH": os.pathsep.join(filter(None, (packages, own.get("PYTHONPATH")))),
         "OMP_NUM_THREADS": str(settings.threads),
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # else the CPU build wants a memory node for each part of a split layer
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine core in that process: see `engine_process`
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_DO_NOT_TRACK": "1",

@@ -27,6 +27,8 @@ from ablation.policy.vllm.messages import (
     Load,
     Sample,
     SamplingValues,
+    Sleep,
+    Wake,
 )
 
 TOKENS_AT_ONCE = 64
@@ -52,6 +54,8 @@ def _end_with_runner(lifeline: int) -> None:
 def serve(runner: Connection) -> None:
     """Start an engine as the first message says, then carry out one request after the other."""
     settings = runner.recv()
+    if settings.cores:
+        os.sched_setaffinity(0, settings.cores)  # before anything makes threads
     try:
         engine = Engine(settings)
     except Exception as error:
@@ -140,6 +144,7 @@ class Engine:
             max_logprobs=settings.top_logprobs,
             logprobs_mode=settings.logprobs_mode,
             generation_config=settings.generation_config,
+            enable_sleep_mode=settings.sleep,
             disable_log_stats=True,
         )
         self.engine = LLMEngine.from_engine_args(arguments)
@@ -172,6 +177,10 @@ class Engine:
             return self.load(request.adapter)
         if isinstance(request, Sample):
             return self.sample(request, runner)
+        if isinstance(request, Sleep):
+            return self.sleep()
+        if isinstance(request, Wake):
+            return self.wake()
         raise Refused(f"unknown request {type(request).__name__}")
 
     def load(self, adapter: Adapter) -> None:
@@ -183,6 +192,19 @@ class Engine:
             self._drop()
             raise Refused(str(error) or repr(error)) from error
         self.loaded = adapter
+
+    def sleep(self) -> None:
+        """Level 1: the base's weights go to host memory and come back as they were; keys and values are gone.
+
+        Level 2 would not do: it throws the weights away and restores registered buffers alone, which an adapter's are not.
+        """
+        if not self.settings.sleep:
+            raise Refused("it was not started with sleep mode")
+        self._drop()
+        self.engine.sleep(level=1)
+
+    def wake(self) -> None:
+        self.engine.wake_up()
 
     def _drop(self) -> None:
         for number in list(self.engine.list_loras()):

@@ -31,6 +31,9 @@ class EngineSettings:
     generation_config: str = "vllm"  # the model folder's is not read
     logprobs_mode: str = "raw_logprobs"
     prefix_caching: bool = False
+    sleep: bool = False  # whether it can be put to sleep: that needs another allocator
+    devices: str | None = None  # CUDA_VISIBLE_DEVICES of the process; None: as they are here
+    cores: tuple[int, ...] = ()  # the only ones that the process may use; (): as here
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,16 @@ class Load:
     """Load an adapter and drop every other one."""
 
     adapter: Adapter
+
+
+@dataclass(frozen=True)
+class Sleep:
+    """Drop the adapter, give back the memory of the device and keep the base's weights in the host's."""
+
+
+@dataclass(frozen=True)
+class Wake:
+    """Take the memory again. No adapter is loaded then."""
 
 
 @dataclass(frozen=True)

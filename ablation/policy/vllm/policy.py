@@ -16,9 +16,11 @@ from ablation.plan.arms import Adam
 from ablation.plan.model import Plan
 from ablation.plan.model_files import BASE_CONFIG
 from ablation.policy.base import Progress, SampledTokens, SampleRequest, ScoreRow, Taken, TrainRow, UpdateStats
-from ablation.policy.vllm.client import EngineClient, EngineRefused
+from ablation.policy.vllm.client import EngineRefused
 from ablation.policy.vllm.messages import Adapter, Alive, EngineSettings, Finished, Load, Sample, SamplingValues
-from ablation.policy.vllm.texts import CANARY_TEXTS, CANARY_TOKENS, Compared, probe_values, prompt_ends
+from ablation.policy.vllm.replicas import Engine
+from ablation.policy.vllm.texts import CANARY_TEXTS, CANARY_TOKENS, Compared, Probed, probe_values, prompt_ends
+from ablation.policy.vllm.turns import Turns
 from ablation.rollouts.values import values_in_effect
 
 if TYPE_CHECKING:
@@ -69,19 +71,22 @@ class VllmPolicy:
         self,
         plan: Plan,
         trainer: LocalPolicy,
-        engine: EngineClient,
+        engine: Engine | Turns,
         end_ids: tuple[int, ...],
         prompts: Sequence[Sequence[int]],
     ) -> None:
-        """`prompts`: those that will be sampled, as ids; engine and trainer are compared on what follows their ends."""
-        self.plan, self.trainer, self.engine = plan, trainer, engine
+        """`engine`: one that runs, or how it and the trainer take turns. `prompts`: those that will be sampled, as ids; engine
+        and trainer are compared on what follows their ends.
+        """
+        self.plan, self.trainer = plan, trainer
+        self.turns = engine if isinstance(engine, Turns) else Turns(trainer, lambda: engine, engine=engine)
         sampling = plan.sampling
         self.values = SamplingValues(
             sampling.temperature, sampling.top_p, sampling.top_k, sampling.max_tokens, sampling.top_logprobs, end_ids
         )
         assert plan.policy.vllm is not None
         self.bound = plan.policy.vllm.mismatch or MISMATCH[plan.model.dtype]
-        self._held: tuple[str, Adapter] | None = None
+        self._held: tuple[str, int, Adapter] | None = None
         self._canaries: dict[str, Compared] = {}
         self.prompts = prompts
 
@@ -147,25 +152,36 @@ class VllmPolicy:
     def hand_over(self) -> Adapter:
         """Make the engine hold the trainer's adapter, and prove with a few fixed tokens that it does."""
         digest = self.trainer.adapter_sha256()
-        if self._held is not None and self._held[0] == digest:
-            return self._held[1]
+        self.turns.engine()
+        if self._held is not None and self._held[:2] == (digest, self.turns.count):
+            return self._held[2]
         self._held = None
         adapter = self.load_into_engine(digest)
         canary = self.compare(adapter, CANARY_TEXTS, CANARY_TOKENS)
         self._check_canary(digest, canary)
         self._canaries[digest] = canary
-        self._held = (digest, adapter)
+        self._held = (digest, self.turns.count, adapter)
         return adapter
+
+    @property
+    def engine(self) -> Engine:
+        """The engine, started or awake: it is its turn."""
+        return self.turns.engine()
 
     def compare(self, adapter: Adapter | None, texts: int, tokens: int) -> Compared:
         """Sample `tokens` tokens after each of `texts` prompts with `adapter`, and score them by the trainer as it is."""
-        ends = prompt_ends(self.prompts, texts)
-        requests = [SampleRequest(end, seed) for seed, end in enumerate(ends)]
+        probed = self.probe(adapter, texts, tokens)
+        return probed.against(self.trainer.score(list(probed.rows)))
+
+    def probe(self, adapter: Adapter | None, texts: int, tokens: int) -> Probed:
+        """Have every engine sample `tokens` tokens after each of `texts` prompts with `adapter`."""
+        copies = self.engine.copies
+        ends = [end for end in prompt_ends(self.prompts, texts) for _ in range(copies)]
+        requests = [SampleRequest(end, place // copies) for place, end in enumerate(ends)]
         sampled = self.sample_with(requests, probe_values(tokens, self.values.top_logprobs), adapter)
         rows = tuple(ScoreRow(end, one.token_ids) for end, one in zip(ends, sampled, strict=True))
-        logprobs_K = np.concatenate([one.logprobs for one in sampled]).astype(np.float64)
         processed = all((one.top_mass > 1 - 1e-6).all() for one in sampled)
-        return Compared(rows, logprobs_K, np.concatenate(self.trainer.score(list(rows))), processed)
+        return Probed(rows, tuple(one.logprobs.astype(np.float64) for one in sampled), processed, copies)
 
     def load_into_engine(self, digest: str) -> Adapter:
         """Load the trainer's adapter under a name and an id of its digest; the engine reads it from memory where that can be."""
@@ -191,31 +207,35 @@ class VllmPolicy:
                 hint="`ablation doctor` looks for the reason. Nothing was sampled with this adapter.",
             )
         for other, earlier in self._canaries.items():
-            if other == digest or not np.array_equal(canary.sampler, earlier.sampler):
+            if other == digest:
                 continue
-            moved = float(np.abs(canary.trainer - earlier.trainer).mean())  # of the same tokens: the engine chose them alike
-            if moved > ROUNDING:
-                raise IntegrityError(
-                    f"adapters {other[:12]} and {digest[:12]} differ by {moved:.2g} nats on the same tokens for the trainer, and "
-                    "not at all for vLLM: it goes on with an old adapter",
-                    hint="Nothing was sampled with this adapter.",
-                )
+            for now, before in zip(canary.engines(), earlier.engines(), strict=True):
+                if not np.array_equal(now.sampler, before.sampler):
+                    continue
+                moved = float(np.abs(now.trainer - before.trainer).mean())  # of the same tokens: the engine chose them alike
+                if moved > ROUNDING:
+                    raise IntegrityError(
+                        f"adapters {other[:12]} and {digest[:12]} differ by {moved:.2g} nats on the same tokens for the trainer, "
+                        "and not at all for vLLM: it goes on with an old adapter",
+                        hint="Nothing was sampled with this adapter.",
+                    )
 
     def engine_record(self) -> dict[str, Any]:
         """What of the engine can move a float or a choice: a run does not go on under another."""
-        settings, facts = self.engine.settings, self.engine.facts
+        settings, facts = self.turns.settings, self.turns.facts
         names = ("sequences", "batch_tokens", "kv_cache_bytes", "tensor_parallel", "eager", "lora_rank", "seed")
         return {
             "name": "vllm",
             "vllm": facts["vllm"],
             **{f"vllm_{name}": getattr(settings, name) for name in names},
+            "vllm_replicas": self.turns.copies,
             **{f"vllm_{name}": facts[name] for name in ENGINE_FACTS},
             "sampling": self.values.record(),
         }
 
     def close(self) -> None:
         """End the engine."""
-        self.engine.close()
+        self.turns.close()
 
     # What follows is the local policy's.
 
@@ -223,9 +243,11 @@ class VllmPolicy:
         self.trainer.reset(optimizer)
 
     def score(self, rows: list[ScoreRow], *, start: bool = False) -> list[np.ndarray]:
+        self.turns.trainer()
         return self.trainer.score(rows, start=start)
 
     def update(self, rows: list[TrainRow], learning_rate: float) -> UpdateStats:
+        self.turns.trainer()
         return self.trainer.update(rows, learning_rate)
 
     def save(self, folder: Path) -> None:
@@ -247,7 +269,7 @@ class VllmPolicy:
     @property
     def context(self) -> int:
         """Most tokens, prompt included, that the engine takes: the plan's, or what the model was made for."""
-        return self.engine.facts["context"]
+        return self.turns.facts["context"]
 
 
 def adapter_number(digest: str) -> int:

@@ -41,9 +41,34 @@ class Compared:
     sampler: np.ndarray
     trainer: np.ndarray
     processed: bool = False  # the probed values took all probability from the other tokens: logprobs are not raw
+    copies: int = 1  # row i was sampled by engine i mod `copies`
 
     @property
     def mismatch(self) -> float:
-        """Mean absolute difference; infinite if a logprob is not finite."""
-        found = float(np.abs(self.sampler - self.trainer).mean())
+        """Mean absolute difference, of the engine where it is largest; infinite if a logprob is not finite."""
+        found = max(float(np.abs(one.sampler - one.trainer).mean()) for one in self.engines())
         return found if np.isfinite(found) else float("inf")
+
+    def engines(self) -> list[Compared]:
+        """The part of each engine."""
+        if self.copies == 1:
+            return [self]
+        owner_K = np.repeat(np.arange(len(self.rows)) % self.copies, [len(row.token_ids) for row in self.rows])
+        return [
+            Compared(self.rows[number :: self.copies], self.sampler[owner_K == number], self.trainer[owner_K == number])
+            for number in range(self.copies)
+        ]
+
+
+@dataclass(frozen=True)
+class Probed:
+    """What the engine sampled, with its raw logprobs row by row; see `Compared`."""
+
+    rows: tuple[ScoreRow, ...]
+    logprobs: tuple[np.ndarray, ...]
+    processed: bool
+    copies: int
+
+    def against(self, scored: list[np.ndarray]) -> Compared:
+        """Beside what the trainer says of the same rows."""
+        return Compared(self.rows, np.concatenate(self.logprobs), np.concatenate(scored), self.processed, self.copies)
