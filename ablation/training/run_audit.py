@@ -25,7 +25,7 @@ from ablation.rollouts.stage import Stage
 from ablation.rollouts.store import read_stage, stage_is_complete
 from ablation.rollouts.thinking import split
 from ablation.training.audit import audit_weights, check_audit
-from ablation.training.batch import weigh_update
+from ablation.training.batch import WeightedUpdate, weigh_update
 from ablation.training.identities import Identity, identities
 from ablation.training.scale import fixed_scale, sweep_reference
 from ablation.training.stops import rollout_metrics
@@ -135,6 +135,25 @@ def audit_run(
     return RunAudit(found, notes, outside)
 
 
+def update_weights(
+    root: Path, locked: LockedPlan, family: str, arm: str, update: int
+) -> tuple[list[tuple[str, str, int]], list[np.ndarray]] | str:
+    """(problem, effort and index of each rollout of the update; its weights, R arrays [T_i]), computed from the rollouts.
+
+    A sentence instead where that needs the model, or where a command outside this program trained. Raises as `audit_run`.
+    """
+    reader, own = _Reader(root, locked), locked.plan.arms.get(arm)
+    if own is None or own.external is not None:
+        return f"{arm} was trained outside this program, which knows no weights of it"
+    audit = reader.update(family, arm, update, recompute=False).audit
+    stage = reader.stage(reader.run.update(family, arm, update), family, arm, "update", update)
+    why_not = _needs_model(own, stage, audit)
+    if why_not is not None:
+        return why_not
+    names = list(zip(stage.problem, stage.effort, stage.index.tolist(), strict=True))
+    return names, reader.weighted(own, stage, reader.outcomes(stage), None)[0].weights.tokens
+
+
 class _Reader:
     """Reads each stage of a run once."""
 
@@ -189,12 +208,13 @@ class _Reader:
         check_stage_of_plan(stage, self.plan, self.locked.digest, who, folder)
         return stage
 
-    def recompute(self, arm: Arm, stage: Stage, audit: dict[str, Any]) -> Recomputed:
-        """`audit` against what the rollouts of `stage` give."""
+    def outcomes(self, stage: Stage) -> Outcomes:
+        """What became of the rollouts of an update."""
         folder = self.run.update(stage.info.family, stage.info.arm, stage.info.update)
-        own = outcomes(stage, self.problems(), self.plan.loops, grades_of(folder, stage, self.problems()))
-        why_not = _needs_model(arm, stage, audit)
-        # Where the model would be needed, everything but the weights is still compared.
+        return outcomes(stage, self.problems(), self.plan.loops, grades_of(folder, stage, self.problems()))
+
+    def weighted(self, arm: Arm, stage: Stage, own: Outcomes, why_not: str | None) -> tuple[WeightedUpdate, float]:
+        """(the weights of `stage`, s0). Where the model would be needed, clip and KL term are left out."""
         weighed = arm.model_copy(update={"clip": None, "kl": None if why_not else arm.kl})
         same = [np.zeros(length) for length in stage.lengths]  # at update 1 the trainer is the start
         s0 = fixed_scale(self.plan.training, lambda: self.sweep(self.plan.main_family))
@@ -208,6 +228,12 @@ class _Reader:
             trainer_logprobs=lambda: same,
             start_logprobs=lambda: same,
         )
+        return weighted, s0
+
+    def recompute(self, arm: Arm, stage: Stage, audit: dict[str, Any]) -> Recomputed:
+        """`audit` against what the rollouts of `stage` give."""
+        own, why_not = self.outcomes(stage), _needs_model(arm, stage, audit)
+        weighted, s0 = self.weighted(arm, stage, own, why_not)  # everything but the weights is still compared
         weights = audit_weights(weighted.weights, own.truncated, own.source.tolist(), own.effort.tolist())
         kept = {"rollouts", "no_signal_cells"} if why_not is not None else set(weights)
         expected = {
