@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PLAN ?= plans/quickstart.yaml
+# Processes that share the test files; a file is never split.
+WORKERS ?= auto
 
 .PHONY: study test test-vllm bench gpu-check lint clean
 
@@ -12,10 +14,10 @@ study: $(VENV)/.local  ## lock the quickstart plan if it is not locked, run ever
 	$(BIN)/ablation verdict --plan $(PLAN)
 
 test: $(VENV)/.dev  ## the whole test suite
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
 
 test-vllm: $(VENV)-vllm/.installed  ## the tests that need vLLM, with its CPU build, in an environment of their own
-	$(VENV)-vllm/bin/python -m pytest --durations=5 tests/policy/vllm
+	$(VENV)-vllm/bin/python -m pytest --durations=5 $(wildcard tests/*/vllm)
 
 bench: $(VENV)/.dev  ## speed and memory, as ratios within one run
 	$(BIN)/python -m tests.bench
