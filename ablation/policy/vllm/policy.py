@@ -19,7 +19,7 @@ from ablation.policy.base import Progress, SampledTokens, SampleRequest, ScoreRo
 from ablation.policy.vllm.client import EngineRefused
 from ablation.policy.vllm.messages import Adapter, Alive, EngineSettings, Finished, Load, Sample, SamplingValues
 from ablation.policy.vllm.replicas import Engine
-from ablation.policy.vllm.texts import CANARY_TEXTS, CANARY_TOKENS, Compared, Probed, probe_values, prompt_ends
+from ablation.policy.vllm.texts import CANARY_TEXTS, CANARY_TOKENS, Compared, Probed, broken_off, probe_values, prompt_ends
 from ablation.policy.vllm.turns import Turns
 from ablation.rollouts.values import values_in_effect
 
@@ -168,17 +168,20 @@ class VllmPolicy:
         """The engine, started or awake: it is its turn."""
         return self.turns.engine()
 
-    def compare(self, adapter: Adapter | None, texts: int, tokens: int) -> Compared:
-        """Sample `tokens` tokens after each of `texts` prompts with `adapter`, and score them by the trainer as it is."""
-        probed = self.probe(adapter, texts, tokens)
+    def compare(self, adapter: Adapter | None, texts: int, tokens: int, *, unsure: bool = False) -> Compared:
+        """Sample `tokens` tokens after each of `texts` prompts with `adapter`, and score them by the trainer as it is.
+
+        `unsure`: after prompts that break off, and less likely ones.
+        """
+        probed = self.probe(adapter, texts, tokens, unsure=unsure)
         return probed.against(self.trainer.score(list(probed.rows)))
 
-    def probe(self, adapter: Adapter | None, texts: int, tokens: int) -> Probed:
+    def probe(self, adapter: Adapter | None, texts: int, tokens: int, *, unsure: bool = False) -> Probed:
         """Have every engine sample `tokens` tokens after each of `texts` prompts with `adapter`."""
         copies = self.engine.copies
-        ends = [end for end in prompt_ends(self.prompts, texts) for _ in range(copies)]
+        ends = [end for end in (broken_off if unsure else prompt_ends)(self.prompts, texts) for _ in range(copies)]
         requests = [SampleRequest(end, place // copies) for place, end in enumerate(ends)]
-        sampled = self.sample_with(requests, probe_values(tokens, self.values.top_logprobs), adapter)
+        sampled = self.sample_with(requests, probe_values(tokens, self.values.top_logprobs, unsure=unsure), adapter)
         rows = tuple(ScoreRow(end, one.token_ids) for end, one in zip(ends, sampled, strict=True))
         processed = all((one.top_mass > 1 - 1e-6).all() for one in sampled)
         return Probed(rows, tuple(one.logprobs.astype(np.float64) for one in sampled), processed, copies)

@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from ablation.policy.local import LocalPolicy
 
 TEXTS, TOKENS = 4, 16
-TARGET_TEXTS, TARGET_TOKENS = 2, 4
+TARGET_TEXTS, TARGET_TOKENS = 4, 4
 SHOWN = 4
 """A module of the adapter counts as sampled with if the engine is this many times nearer to the trainer than no effect is."""
+SMALLEST, LARGEST = 0.04, 0.7
+"""Sizes of made-up weights, doubled until they show: too small a change drowns in bfloat16, and too large a one is chaos."""
 SAMPLED_TEXTS, SAMPLED_ROLLOUTS, SAMPLED_TOKENS = 4, 24, 12
 AGAIN = 16
 """Rollouts that are sampled twice."""
@@ -90,23 +92,23 @@ def _base(policy: VllmPolicy) -> dict[str, float]:
 
 def _target(policy: VllmPolicy, target: str) -> dict[str, float]:
     """An adapter of which one kind of module alone is not zero: what it changes for the trainer, and the engine's mismatch."""
-    trainer, size = policy.trainer, 0.02
-    for _ in range(8):
+    trainer, size = policy.trainer, SMALLEST
+    while True:
         trainer.set_weights(_only(trainer, target, size))
-        compared = policy.compare(policy.load_into_engine(trainer.adapter_sha256()), TARGET_TEXTS, TARGET_TOKENS)
+        compared = policy.compare(policy.load_into_engine(trainer.adapter_sha256()), TARGET_TEXTS, TARGET_TOKENS, unsure=True)
         trainer.set_weights({name: torch.zeros_like(weight) for name, weight in trainer.trainable.items()})
         without = np.concatenate(trainer.score(list(compared.rows)))
         moved = float(np.abs(compared.trainer - without).mean())
-        if moved >= 2 * SHOWN * policy.bound or size > 100:
+        if moved >= 2 * SHOWN * policy.bound and compared.mismatch <= moved / SHOWN:
+            return {"size": size, "changes": moved, "mismatch": compared.mismatch}
+        if size >= LARGEST:
             break
-        size *= 4
-    if not compared.mismatch <= moved / SHOWN:
-        raise IntegrityError(
-            f"preflight: an adapter on `{target}` alone changes the trainer's logprobs by {moved:.2g} nats in the mean, and "
-            f"vLLM's are {compared.mismatch:.2g} nats from that: vLLM ignores `{target}`, or uses it otherwise",
-            hint=HINT,
-        )
-    return {"changes": moved, "mismatch": compared.mismatch}
+        size *= 2
+    raise IntegrityError(
+        f"preflight: an adapter on `{target}` alone changes the trainer's logprobs by {moved:.2g} nats in the mean, and "
+        f"vLLM's are {compared.mismatch:.2g} nats from that: vLLM ignores `{target}`, or uses it otherwise",
+        hint=HINT,
+    )
 
 
 def _only(trainer: LocalPolicy, target: str, size: float) -> dict[str, torch.Tensor]:

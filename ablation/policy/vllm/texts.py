@@ -20,17 +20,24 @@ CANARY_TEXTS, CANARY_TOKENS = 2, 8
 """Sampled after every change of the adapter, when it costs time."""
 PROBE = {"temperature": 0.7, "top_p": 0.95, "top_k": 5}
 """Not neutral, so that logprobs after temperature, top-p and top-k are not mistaken for raw ones."""
+UNSURE = {"temperature": 2.0, "top_p": 1.0, "top_k": 20}
+"""Tokens that the model is not sure of, as they come after a text that breaks off, show every change of its weights."""
 
 
-def probe_values(tokens: int, top_logprobs: int) -> SamplingValues:
+def probe_values(tokens: int, top_logprobs: int, *, unsure: bool = False) -> SamplingValues:
     """Sampling of exactly `tokens` tokens that shows which kind of logprobs comes back."""
-    return SamplingValues(**PROBE, max_tokens=tokens, top_logprobs=top_logprobs, end_ids=())
+    return SamplingValues(**(UNSURE if unsure else PROBE), max_tokens=tokens, top_logprobs=top_logprobs, end_ids=())
 
 
 def prompt_ends(prompts: Sequence[Sequence[int]], count: int) -> list[tuple[int, ...]]:
     """Up to `count` different ends, spread over the prompts."""
     ends = list(dict.fromkeys(tuple(prompt[-PROMPT_TOKENS:]) for prompt in prompts))
     return ends if len(ends) <= count else [ends[len(ends) * place // count] for place in range(count)]
+
+
+def broken_off(prompts: Sequence[Sequence[int]], count: int) -> list[tuple[int, ...]]:
+    """As `prompt_ends`, without the second half of each end: what a user wrote, and no template that the model knows by heart."""
+    return [end[: -(len(end) // 2)] if len(end) > 1 else end for end in prompt_ends(prompts, count)]
 
 
 @dataclass(frozen=True)
