@@ -1,0 +1,112 @@
+"""Audits and verdicts as pages show them: read from the run, nothing decided here."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from typing import Any
+
+from ablation.files import parse_json
+from ablation.view.library import Study
+
+AUDIT_COLUMNS = (
+    ("reward_mean", "mean reward"),
+    ("negative_share", "negative weight"),
+    ("net_share", "net weight"),
+    ("truncated_share", "on truncated"),
+    ("kl_share", "KL"),
+    ("weighted_tokens", "weighted tokens"),
+    ("no_signal", "cells without signal"),
+    ("clipped_tokens", "clipped tokens"),
+    ("grad_norm", "gradient norm"),
+    ("mismatch_mean", "sampler against trainer"),
+    ("outcome", "step"),
+)
+
+
+@dataclass(frozen=True)
+class ArmAudit:
+    """The updates of one arm in one family."""
+
+    family: str
+    arm: str
+    rows: list[dict[str, Any]]
+    unreadable: list[str]
+
+
+def audits(study: Study) -> list[ArmAudit]:
+    """`audit.json` of every update that is there, by family and arm in plan order."""
+    plan, run = study.locked.plan, study.run
+    found = []
+    for family in plan.families:
+        for arm in plan.arms:
+            rows, unreadable = [], []
+            numbers = [path.name.removeprefix("update-") for path in run.arm(family, arm).glob("update-*") if path.is_dir()]
+            for update in sorted(int(one) for one in numbers if one.isdecimal()):
+                path = run.audit(family, arm, update)
+                if not path.is_file():
+                    continue
+                try:
+                    rows.append(_audit_row(update, parse_json(path.read_bytes())))
+                except (OSError, ValueError, KeyError, TypeError, AttributeError):
+                    unreadable.append(f"{family}/{arm}/update-{update}")
+            if rows or unreadable:
+                found.append(ArmAudit(family, arm, rows, unreadable))
+    return found
+
+
+def _audit_row(update: int, audit: dict[str, Any]) -> dict[str, Any]:
+    weights, metrics, step = audit.get("weights") or {}, audit.get("metrics") or {}, audit.get("step") or {}
+    row = {"update": update, "reward_mean": audit.get("reward_mean"), "outcome": step.get("outcome", "stepped")}
+    row |= {name: weights.get(name) for name in ("negative_share", "net_share", "truncated_share", "kl_share")}
+    row |= {name: weights.get(name) for name in ("weighted_tokens", "clipped_tokens")}
+    row["no_signal"] = None if not weights else len(weights.get("no_signal_cells") or ())
+    return row | {"grad_norm": metrics.get("grad_norm"), "mismatch_mean": metrics.get("mismatch_mean")}
+
+
+def verdict_page(study: Study) -> dict[str, Any]:
+    """The verdict, computed now from the rollouts as `ablation verdict` does, and its page as that prints it."""
+    from rich.console import Console
+
+    from ablation.report.verdict_tables import meaning, print_verdict
+    from ablation.verdict.run import judge_run
+
+    locked = study.locked
+    found = judge_run(study.root, locked, None)
+    if "release" in found.sections and found.sections["release"].compared:
+        from ablation.power.guards import with_false_alarms
+
+        found = with_false_alarms(found, locked.plan)
+    printed = io.StringIO()
+    print_verdict(found, locked.plan, Console(file=printed, width=80, highlight=False, color_system=None))
+    content = found.as_json()
+    stored = study.verdict()
+    return {
+        "json": content,
+        "meaning": meaning(found, locked.plan),
+        "deviations": [one.in_words() for one in found.deviations],
+        "damage": _rule_tables(content),
+        "printed": printed.getvalue(),
+        "stored_differs": _differs(stored, content),
+    }
+
+
+def _differs(stored: dict[str, Any] | None, content: dict[str, Any]) -> bool:
+    """Whether `verdict.json` of this very state of the run has another label."""
+    same = stored is not None and stored.get("journal") == content["journal"]
+    return bool(same and stored and stored.get("label") != content["label"])
+
+
+def _rule_tables(content: dict[str, Any]) -> list[dict[str, Any]]:
+    """For each family: its arms, and for each rule the result of every arm."""
+    tables = []
+    for family in dict.fromkeys(one["family"] for one in content["arms"]):
+        arms = [one for one in content["arms"] if one["family"] == family]
+        names = list(dict.fromkeys(rule["name"] for one in arms for rule in one["rules"]))
+        rows = []
+        for name in names:
+            results = {one["arm"]: next((rule for rule in one["rules"] if rule["name"] == name), None) for one in arms}
+            first = next(rule for rule in results.values() if rule is not None)
+            rows.append({"name": name, "rule": first, "results": results})
+        tables.append({"family": family, "arms": arms, "rows": rows})
+    return tables
