@@ -29,6 +29,7 @@ from ablation.cli import (
     run,
     status,
     verdict,
+    view,
 )
 from ablation.cli.json_errors import print_json_error
 from ablation.errors import AblationError, ExitCode, UsageError
@@ -79,6 +80,7 @@ app.command("prepare")(prepare.prepare)
 app.command("run")(run.run)
 app.command("status")(status.status)
 app.command("verdict")(verdict.verdict)
+app.command("view")(view.view)
 
 
 def _version(asked: bool) -> None:
