@@ -26,8 +26,10 @@ from ablation.cli import (
     plan,
     prepare,
     problems,
+    report,
     run,
     status,
+    track,
     verdict,
     view,
 )
@@ -77,8 +79,10 @@ app.add_typer(ledger.app, name="ledger")
 app.command("measure")(measure.measure)
 app.add_typer(problems.app, name="problems")
 app.command("prepare")(prepare.prepare)
+app.command("report")(report.report)
 app.command("run")(run.run)
 app.command("status")(status.status)
+app.command("track")(track.track)
 app.command("verdict")(verdict.verdict)
 app.command("view")(view.view)
 

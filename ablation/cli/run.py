@@ -14,6 +14,7 @@ import typer
 
 from ablation.cli.json_errors import print_json_error
 from ablation.cli.machine_options import Server, ServerFolder, Turns
+from ablation.cli.track import TRACK_HELP
 
 
 def run(
@@ -28,6 +29,7 @@ def run(
     turns: Turns = None,
     server: Server = None,
     server_folder: ServerFolder = None,
+    track: list[str] = typer.Option([], "--track", metavar="TRACKER", help=TRACK_HELP),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout when done; progress on stderr."),
 ) -> None:
     """Run one arm, or all of them. The same command goes on where a stopped run was.
@@ -42,6 +44,11 @@ def run(
     from ablation.study.machine import this_machine
     from ablation.study.workspace import gate, run_root
 
+    targets = []
+    if track:
+        from ablation.trackers.base import parse_targets
+
+        targets = parse_targets(track, "--track")
     if every == (arm is not None):
         raise UsageError("say which: --arm NAME or --all", hint="`ablation plan show` lists the arms of a plan.")
     if every and family is not None:
@@ -61,6 +68,7 @@ def run(
     need_local_extra()
     from ablation.study.next_steps import next_command
     from ablation.study.runner import open_study
+    from ablation.trackers.beside import trackers_beside
 
     root = run_root(locked, run_folder)
     options = command_options(locked.path, run_folder)
@@ -70,6 +78,7 @@ def run(
     with (
         goes_on_with(f"ablation run {this}{options}"),
         make_reporter() as reporter,
+        trackers_beside(targets, locked, root, reporter.say),
         open_study(locked, root, reporter, machine) as study,
     ):
         if every:
