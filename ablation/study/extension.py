@@ -11,7 +11,7 @@ from ablation.plan.choose import command_options
 from ablation.plan.deviations import Deviation, opened_by, pause_gate
 from ablation.plan.extension import FIRST_STABLE, eligible_checks, extension_family
 from ablation.plan.lock import LockedPlan
-from ablation.study.workspace import run_root
+from ablation.study.run_folder import run_root
 from ablation.verdict.model import DAMAGED, REPLICATED, STABLE, UNDECIDED, ArmVerdict
 from ablation.verdict.run import first_stable_arm, judge_run
 

@@ -9,6 +9,14 @@ if TYPE_CHECKING:
     from ablation.plan.lock import LockedPlan
 
 
+def run_root(locked: LockedPlan, option: Path | None) -> Path:
+    """`option`, or `runs/NAME` beside the folder that the plan lies in."""
+    if option is not None:
+        return option
+    folder = locked.path.resolve().parent
+    return (folder.parent if folder.name == "plans" else folder) / "runs" / locked.plan.name
+
+
 def find_run(plan: Path | None, run: Path | None) -> tuple[LockedPlan, Path, str | None]:
     """(the locked plan, its run folder, options for a printed `ablation run` that goes on with it).
 
@@ -20,7 +28,6 @@ def find_run(plan: Path | None, run: Path | None) -> tuple[LockedPlan, Path, str
     from ablation.errors import IntegrityError
     from ablation.plan.choose import choose_plan
     from ablation.plan.lock import verify_lock
-    from ablation.study.workspace import run_root
 
     if plan is None and run is not None:
         refuse_special_files(run)

@@ -13,6 +13,9 @@ from ablation.plan.locate import locate, missing_resources
 from ablation.plan.lock import LockedPlan, verify_lock
 from ablation.plan.model_files import moments_problems
 from ablation.rollouts.folder import RunFolder
+from ablation.study.run_folder import run_root
+
+__all__ = ["free_memory", "gate", "open_run", "run_root"]
 
 
 def gate(plan_path: Path) -> LockedPlan:
@@ -56,14 +59,6 @@ def free_memory() -> tuple[str, int] | None:
         return None
     kilobytes = next((int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), None)
     return None if kilobytes is None else ("this machine", kilobytes * 1024)
-
-
-def run_root(locked: LockedPlan, option: Path | None) -> Path:
-    """`option`, or `runs/NAME` beside the folder that the plan lies in."""
-    if option is not None:
-        return option
-    folder = locked.path.resolve().parent
-    return (folder.parent if folder.name == "plans" else folder) / "runs" / locked.plan.name
 
 
 def open_run(root: Path, locked: LockedPlan) -> RunFolder:
