@@ -120,9 +120,12 @@ class Engine:
         from vllm.engine.arg_utils import EngineArgs
         from vllm.v1.engine.llm_engine import LLMEngine
 
+        from ablation.policy.vllm import cpu_lora
+
         self.settings = settings
         self.loaded: Adapter | None = None
         self._count = 0
+        cpu_lora.install()
         arguments = EngineArgs(
             model=settings.model,
             skip_tokenizer_init=True,
@@ -153,6 +156,7 @@ class Engine:
         """What came of the settings: versions, and how much fits."""
         import torch
         import vllm
+        from vllm.platforms import current_platform
 
         config = self.engine.vllm_config
         cache, model = config.cache_config, config.model_config
@@ -164,6 +168,7 @@ class Engine:
             "kv_tokens": blocks * size,
             "kv_block": size,
             "lora_dtype": str(config.lora_config.lora_dtype).removeprefix("torch."),
+            "lora_kernel": current_platform.get_punica_wrapper().rpartition(".")[2],
             "chunked_prefill": bool(config.scheduler_config.enable_chunked_prefill),
             "async_scheduling": bool(config.scheduler_config.async_scheduling),
             "prefix_caching": bool(cache.enable_prefix_caching),

@@ -26,7 +26,10 @@ from ablation.rollouts.values import values_in_effect
 if TYPE_CHECKING:
     from ablation.policy.local import LocalPolicy
 
-ENGINE_FACTS = ("context", "kv_block", "lora_dtype", "chunked_prefill", "async_scheduling", "prefix_caching", "logprobs_mode")
+ENGINE_FACTS = (
+    *("context", "kv_block", "lora_dtype", "lora_kernel", "chunked_prefill", "async_scheduling", "prefix_caching"),
+    "logprobs_mode",
+)
 ROUNDING = 1e-6
 """If the trainer's logprobs change by more (nats) and the engine's stay the same to the last bit, it has an old adapter."""
 RAM_DISK = Path("/dev/shm")
