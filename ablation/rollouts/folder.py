@@ -128,3 +128,13 @@ def grades_file(stage: Path) -> Path:
 def part_file(stage: Path, number: int) -> Path:
     """`part-000.parquet`, `part-001.parquet`, ..."""
     return stage / f"part-{number:03d}.parquet"
+
+
+def inflight_folder(stage: Path) -> Path:
+    """Only in a stage that is not complete: finished rollouts of batches that are not."""
+    return stage / "inflight"
+
+
+def inflight_file(stage: Path, number: int) -> Path:
+    """`inflight/part-000.jsonl`: what there is of the batch that will be `part-000.parquet`."""
+    return inflight_folder(stage) / f"{part_file(stage, number).stem}.jsonl"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ablation.rollouts.values import RAW
+
 SCHEMA_VERSION = 1
 
 KEY = ("family", "arm", "stage", "update", "problem", "effort", "index")
@@ -50,6 +52,9 @@ class Rollout:
     finish_reason: str  # "stop" (ended with an end token) | "length" (hit the cap)
     thinking_text: str  # decoded at sampling time, for graders and readers; never encoded again
     answer_text: str  # visible answer: what follows the closing token, without the end token
+    stop_id: int | None = None  # the end token that it stopped at, by the engine's word; None: it was cut
+    sampling: str = ""  # `values.values_text` of every value in effect; "": not known, as of what was sampled elsewhere
+    logprob_kind: str = RAW
 
     @property
     def cell(self) -> Cell:
@@ -76,5 +81,5 @@ class StageInfo:
     max_tokens: int
     sampling: dict = field(default_factory=dict)  # every sampling value in effect
     engine: dict = field(default_factory=dict)  # name, versions, dtype, threads
-    logprob_kind: str = "raw"
+    logprob_kind: str = RAW
     schema_version: int = SCHEMA_VERSION

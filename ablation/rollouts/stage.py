@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from ablation.errors import IntegrityError
+from ablation.files import parse_json
 from ablation.rollouts.columns import Coded, Texts
 from ablation.rollouts.imported import SLACK, is_retokenized
 from ablation.rollouts.schema import Rollout, StageInfo
@@ -33,6 +34,8 @@ class Stage:
     finish_reason: Coded[str]
     thinking_text: Texts
     answer_text: Coded[str]
+    sampling: Coded[str]  # values in effect, see `values.values_text`; "" where they are not known
+    stop_id: np.ndarray  # int64 [N], -1: was cut, or (of an earlier version or elsewhere) not known
     offsets: np.ndarray  # int64 [N + 1]
     token_ids: np.ndarray  # int32 [T]
     logprobs: np.ndarray  # float64 [T], nats
@@ -98,6 +101,9 @@ class Stage:
                     finish_reason=self.finish_reason[i],
                     thinking_text=self.thinking_text[i],
                     answer_text=self.answer_text[i],
+                    stop_id=int(self.stop_id[i]) if self.stop_id[i] >= 0 else None,
+                    sampling=self.sampling[i],
+                    logprob_kind=info.logprob_kind,
                 )
             )
         return rows
@@ -144,4 +150,41 @@ def check_stage(stage: Stage, where: str) -> None:
         raise IntegrityError(
             f"{where}: rollout {stage.name(row)} has finish reason `{reason}`, but its {length} tokens of {cap} end with "
             f"token {last}, which {'is' if ended[row] else 'is not'} an end token: {reasons[right[row]]}"
+        )
+    _check_stop_ids(stage, ended, where)
+    _check_values(stage, where)
+
+
+def _check_stop_ids(stage: Stage, ended: np.ndarray, where: str) -> None:
+    """The engine's word for the end token must be the token that is there."""
+    last = stage.token_ids[stage.offsets[1:] - 1]
+    known = (stage.stop_id >= 0) | stage.sampling.map(bool, bool)
+    wrong = np.flatnonzero(known & (stage.stop_id != np.where(ended, last, -1)))
+    for row in wrong[:1]:
+        said = stage.stop_id[row] if stage.stop_id[row] >= 0 else "none"
+        raise IntegrityError(
+            f"{where}: rollout {stage.name(row)} has stop id {said}, but ends with token {last[row]} ({stage.finish_reason[row]})"
+        )
+
+
+def _check_values(stage: Stage, where: str) -> None:
+    """All rows were sampled under the same values, those of the stage."""
+    info, told = stage.info, [text for text in stage.sampling.values if text]
+    for text in told:
+        row = int(np.argmax(stage.sampling.map(text.__eq__, bool)))
+        try:
+            values = parse_json(text)
+            wanted = {name: value for name, value in info.sampling.items() if name in values}
+        except (ValueError, TypeError):
+            raise IntegrityError(f"{where}: rollout {stage.name(row)} has sampling values that are no JSON object") from None
+        for name, value in (wanted | {"max_tokens": info.max_tokens, "end_ids": list(info.end_ids)}).items():
+            if values.get(name) != value:
+                raise IntegrityError(
+                    f"{where}: rollout {stage.name(row)} was sampled with {name} {values.get(name)}, the stage says {value}"
+                )
+    if len(told) > 1:
+        one, other = (int(np.argmax(stage.sampling.map(text.__eq__, bool))) for text in told[:2])
+        raise IntegrityError(
+            f"{where}: rollouts {stage.name(one)} and {stage.name(other)} were sampled under different values: "
+            f"{told[0]}, {told[1]}"
         )

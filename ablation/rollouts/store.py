@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ from ablation import files
 from ablation.errors import IncompleteError, IntegrityError
 from ablation.problems.grade import usable_processors
 from ablation.rollouts.columns import Coded, Texts
-from ablation.rollouts.folder import stage_file
+from ablation.rollouts.folder import inflight_folder, stage_file
 from ablation.rollouts.schema import SCHEMA_VERSION, Rollout, StageInfo
 from ablation.rollouts.stage import Stage, check_stage
 
@@ -31,45 +32,50 @@ Entry = tuple[str, int, str]
 
 _STRINGS = (
     *("family", "arm", "stage", "problem", "effort", "source", "prompt_sha256", "finish_reason"),
-    *("thinking_text", "answer_text"),
+    *("thinking_text", "answer_text", "sampling", "logprob_kind"),
 )
-_CODED = ("problem", "effort", "source", "prompt_sha256", "finish_reason", "answer_text")
+_CODED = ("problem", "effort", "source", "prompt_sha256", "finish_reason", "answer_text", "sampling")
+_LATER = ("sampling", "logprob_kind", "stop_id")
+"""Columns that parts of earlier versions of this program do not have."""
 _INTEGERS = ("update", "index", "seed", "prompt_length")
 _PER_TOKEN = ("token_ids", "logprobs", "top_entropy", "top_mass")
-_SHARED = ("family", "arm", "stage", "update")
+_SHARED = ("family", "arm", "stage", "update", "logprob_kind")
 # Sampler values are kept as float64, so that what is read back is bit for bit what was sampled, whatever the engine's type.
 _FLOATS = ("logprobs", "top_entropy", "top_mass")
 
 SCHEMA = pa.schema(
     [pa.field(name, pa.string(), nullable=False) for name in _STRINGS]
     + [pa.field(name, pa.int64(), nullable=False) for name in _INTEGERS]
-    + [pa.field("prompt_opens_thinking", pa.bool_(), nullable=False)]
+    + [pa.field("prompt_opens_thinking", pa.bool_(), nullable=False), pa.field("stop_id", pa.int32())]
     + [pa.field("token_ids", pa.list_(pa.field("element", pa.int32(), nullable=False)), nullable=False)]
     + [pa.field(name, pa.list_(pa.field("element", pa.float64(), nullable=False)), nullable=False) for name in _FLOATS]
 )
 
 
-def write_part(path: Path, info: StageInfo, rollouts: Sequence[Rollout]) -> None:
-    """Write `rollouts` to `path`, complete or not at all.
+def write_part(path: Path, info: StageInfo, rollouts: Sequence[Rollout], *, tell: Callable[[str], None] | None = None) -> None:
+    """Write `rollouts` to `path`, complete or not at all. `tell` is given the part's SHA-256 before it appears at `path`.
 
     Raises `IntegrityError` if a rollout contradicts itself or `info` (see `check_stage`), `DiskError` if the disk refuses.
     """
     table = _table(info, rollouts)
     check_stage(_stage(info, table, str(path)), str(path))
-    files.write_with(
-        path,
-        lambda temporary: pq.write_table(
+
+    def write(temporary: Path) -> None:
+        pq.write_table(
             table,
             temporary,
             row_group_size=_ROW_GROUP,
             version="2.6",
             compression="zstd",
             compression_level=3,
-            use_dictionary=[*_SHARED, "problem", "effort", "source", "prompt_sha256", "finish_reason"],
+            use_dictionary=[*_SHARED, "problem", "effort", "source", "prompt_sha256", "finish_reason", "stop_id", "sampling"],
             use_byte_stream_split=[f"{name}.list.element" for name in _FLOATS],
             write_statistics=False,
-        ),
-    )
+        )
+        if tell is not None:
+            tell(files.sha256_file(temporary))
+
+    files.write_with(path, write)
 
 
 def stage_record(folder: Path, info: StageInfo, parts: Sequence[str]) -> bytes:
@@ -80,7 +86,7 @@ def stage_record(folder: Path, info: StageInfo, parts: Sequence[str]) -> bytes:
         if part_info(path) != info:
             raise IntegrityError(f"{path}: was sampled under other settings than this stage's")
         entries.append({"name": name, "rows": pq.read_metadata(path).num_rows, "sha256": files.sha256_file(path)})
-    content = {"info": _info_dict(info), "parts": entries, "rollouts": sum(entry["rows"] for entry in entries)}
+    content = {"info": info_record(info), "parts": entries, "rollouts": sum(entry["rows"] for entry in entries)}
     return files.json_bytes(content)
 
 
@@ -93,7 +99,7 @@ def stage_info(folder: Path) -> StageInfo:
     """The settings of the complete stage in `folder`. Raises `IntegrityError` if its `stage.json` cannot be read."""
     marker = stage_file(folder)
     try:
-        return _info_from(files.parse_json(marker.read_bytes())["info"], str(marker))
+        return info_of_record(files.parse_json(marker.read_bytes())["info"], str(marker))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _not_a_stage_file(marker, error) from None
 
@@ -103,9 +109,22 @@ def stage_is_complete(folder: Path) -> bool:
     return stage_file(folder).is_file()
 
 
+def stage_is_begun(folder: Path) -> bool:
+    """True if there is any rollout of the stage, or all."""
+    return stage_is_complete(folder) or bool(stage_parts(folder)) or any(inflight_folder(folder).glob("part-*.jsonl"))
+
+
 def stage_parts(folder: Path) -> list[Path]:
     """The parts that are in `folder` now, in order: what a stopped run has already sampled."""
     return sorted(folder.glob("part-*.parquet"))
+
+
+def part_rollouts(path: Path) -> int:
+    """How many rollouts the part has, by its metadata alone."""
+    try:
+        return pq.read_metadata(path).num_rows
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(path, error) from None
 
 
 def part_info(path: Path) -> StageInfo:
@@ -121,7 +140,7 @@ def _metadata_info(metadata: dict[bytes, bytes], path: Path) -> StageInfo:
     if _INFO_KEY not in metadata:
         raise IntegrityError(f"{path}: is not a part of a stage (no `{_INFO_KEY.decode()}` metadata)")
     try:
-        return _info_from(files.parse_json(metadata[_INFO_KEY]), str(path))
+        return info_of_record(files.parse_json(metadata[_INFO_KEY]), str(path))
     except (ValueError, AttributeError):
         raise IntegrityError(f"{path}: its `{_INFO_KEY.decode()}` metadata is not JSON of a stage") from None
 
@@ -152,7 +171,7 @@ def read_stage(folder: Path, *, verify: bool = True) -> Stage:
         raise IncompleteError(f"{folder}: this stage is not complete (no {marker.name})")
     try:
         content = files.parse_json(marker.read_bytes())
-        info = _info_from(content["info"], str(marker))
+        info = info_of_record(content["info"], str(marker))
         entries = [(entry["name"], entry["rows"], entry["sha256"]) for entry in content["parts"]]
         total = content["rollouts"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -179,7 +198,7 @@ def read_stage(folder: Path, *, verify: bool = True) -> Stage:
         return table
 
     tables = _in_threads(table_of, entries) if total > _FEW else [table_of(entry) for entry in entries]
-    stage = _stage(info, pa.concat_tables(tables), str(folder))
+    stage = _stage(info, pa.concat_tables(tables, promote_options="default"), str(folder))
     if len(stage) != total:
         raise IntegrityError(f"{folder}: has {len(stage)} rollouts, {marker.name} says {total}")
     check_stage(stage, str(folder))
@@ -201,20 +220,35 @@ def _table(info: StageInfo, rollouts: Sequence[Rollout]) -> pa.Table:
         for name in _SHARED:
             if getattr(rollout, name) != getattr(info, name):
                 raise ValueError(f"rollout {rollout.key}: `{name}` is not the stage's {getattr(info, name)!r}")
-    metadata = {_INFO_KEY: json.dumps(_info_dict(info), sort_keys=True, separators=(",", ":")).encode()}
+    metadata = {_INFO_KEY: json.dumps(info_record(info), sort_keys=True, separators=(",", ":")).encode()}
     columns = [pa.array([getattr(rollout, field.name) for rollout in rollouts], type=field.type) for field in SCHEMA]
     return pa.Table.from_arrays(columns, schema=SCHEMA.with_metadata(metadata))
 
 
 def _read_table(path: Path) -> pa.Table:
     try:
-        table = pq.ParquetFile(path, read_dictionary=[*_SHARED, *_CODED]).read(use_threads=False)
+        try:
+            table = pq.ParquetFile(path, read_dictionary=[*_SHARED, *_CODED]).read(use_threads=False)
+        except KeyError:  # a column is not there
+            there = pq.read_schema(path).names
+            known = [name for name in (*_SHARED, *_CODED) if name in there]
+            table = pq.ParquetFile(path, read_dictionary=known).read(use_threads=False)
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, error) from None
     missing = [name for name in SCHEMA.names if name not in table.column_names]
-    if missing:
+    if missing and missing != list(_LATER):
         raise IntegrityError(f"{path}: has no column `{missing[0]}`")
-    return table
+    return _with_later(table, path) if missing else table.select(SCHEMA.names)
+
+
+def _with_later(table: pa.Table, path: Path) -> pa.Table:
+    """A part of an earlier version, with the columns that it does not have: nothing is known but the kind of logprob."""
+    count = table.num_rows
+    table = table.append_column(SCHEMA.field("stop_id"), pa.nulls(count, pa.int32()))
+    for name, value in (("sampling", ""), ("logprob_kind", _metadata_info(table.schema.metadata or {}, path).logprob_kind)):
+        column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, dtype=np.int32)), pa.array([value]))
+        table = table.append_column(pa.field(name, column.type, nullable=False), column)
+    return table.select(SCHEMA.names)
 
 
 def _stage(info: StageInfo, table: pa.Table, where: str) -> Stage:
@@ -240,6 +274,7 @@ def _stage(info: StageInfo, table: pa.Table, where: str) -> Stage:
         **{name: _coded(table, name, where) for name in _CODED},
         **{name: _numbers(table, name, where) for name in ("index", "seed", "prompt_length")},
         prompt_opens_thinking=_flags(_one_chunk(table, "prompt_opens_thinking", where)),
+        stop_id=_stop_ids(table, where),
         thinking_text=Texts(_valid(_one_chunk(table, "thinking_text", where), "thinking_text", where)),
         offsets=offsets,
         **flat,
@@ -277,8 +312,23 @@ def _numbers(table: pa.Table, name: str, where: str) -> np.ndarray:
     return _numpy(_one_chunk(table, name, where))
 
 
+def _stop_ids(table: pa.Table, where: str) -> np.ndarray:
+    """int64 [N], -1 where there is none."""
+    column = table.column("stop_id")
+    if column.type != SCHEMA.field("stop_id").type:
+        raise IntegrityError(f"{where}: column `stop_id` is {column.type}; see runs/README.md")
+    array = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+    valid = array.buffers()[0]
+    values = _numpy(array).astype(np.int64)
+    return values if valid is None else np.where(_bits(valid, array), values, -1)
+
+
 def _flags(array: pa.BooleanArray) -> np.ndarray:
-    bits = np.frombuffer(array.buffers()[1] or b"", dtype=np.uint8)
+    return _bits(array.buffers()[1] or b"", array)
+
+
+def _bits(buffer: Any, array: pa.Array) -> np.ndarray:
+    bits = np.frombuffer(buffer, dtype=np.uint8)
     return np.unpackbits(bits, bitorder="little")[array.offset : array.offset + len(array)].astype(bool)
 
 
@@ -291,11 +341,13 @@ def _numpy(array: pa.Array) -> np.ndarray:
     return np.frombuffer(buffer, dtype=dtype)[array.offset : array.offset + len(array)]
 
 
-def _info_dict(info: StageInfo) -> dict:
+def info_record(info: StageInfo) -> dict:
+    """The stage's settings as JSON has them."""
     return asdict(info) | {"end_ids": list(info.end_ids)}
 
 
-def _info_from(content: dict, where: str) -> StageInfo:
+def info_of_record(content: dict, where: str) -> StageInfo:
+    """The settings in `content`, of which `where` speaks in errors. Raises `IntegrityError` if they are none."""
     version = content.get("schema_version")
     if version != SCHEMA_VERSION:
         raise IntegrityError(f"{where}: has rollout schema version {version}, this program reads version {SCHEMA_VERSION}")

@@ -1,27 +1,34 @@
-"""Sampling one stage: fixed batches, each a Parquet part that appears whole, so a killed run loses one batch at most."""
+"""Sampling one stage: fixed batches, each a Parquet part that appears whole.
+
+A killed run loses what was being sampled: a batch, or, of a policy that streams, the rollouts that had not ended.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Protocol
 
-from ablation.errors import IntegrityError, UsageError
-from ablation.files import sha256_bytes, sha256_file
+from ablation.errors import UsageError
+from ablation.files import sha256_bytes
 from ablation.ledger.ledger import write_mark
 from ablation.plan.model import Plan
 from ablation.policy.base import Policy, SampledTokens, SampleRequest
 from ablation.problems.problem import Problem
 from ablation.problems.render import Prompt, TokenIds, refuse_equal_prompts, render_prompt
-from ablation.rollouts.folder import part_file
 from ablation.rollouts.marked import use_of
 from ablation.rollouts.schema import Cell, Rollout, StageInfo
-from ablation.rollouts.store import finish_stage, part_info, stage_is_complete, stage_parts, stage_record, write_part
+from ablation.rollouts.store import finish_stage, stage_is_complete, stage_record
 from ablation.rollouts.thinking import thinking_span
+from ablation.rollouts.values import values_text
+from ablation.study.background import Background
 from ablation.study.journal import Journal
 from ablation.study.schedule import plan_cells, rollout_seed
+from ablation.study.stage_writer import StageWriter
 
 
 class Reporter(Protocol):
@@ -124,12 +131,6 @@ class StageSampler:
         """
         if stage_is_complete(folder):
             return
-        size = self.plan.sampling.batch_rollouts
-        batches = [items[start : start + size] for start in range(0, len(items), size)]
-        present = {path.name for path in stage_parts(folder)}
-        names = [part_file(folder, number).name for number in range(len(batches))]
-        done = sum(len(batch) for batch, name in zip(batches, names, strict=True) if name in present)
-        self.reporter.stage(title, len(items), done, self.plan.sampling.max_tokens)
         problems = {item.cell.problem: self.prompts.problems[item.cell.problem] for item in items}
         write_mark(
             self.ledger,
@@ -139,22 +140,13 @@ class StageSampler:
             use=use_of(info.stage),
             problems=list(problems.values()),
         )
-        started, tokens = time.monotonic(), 0
-        for number, batch in enumerate(batches):
-            path = part_file(folder, number)
-            if path.name in present:
-                self._check_part(path, info)
-                continue
-            before, before_tokens = done, tokens
-            requests = [SampleRequest(tuple(self.prompts[item.cell].ids), item.seed) for item in batch]
-            sampled = self.policy.sample(
-                requests, lambda rows, count, b=before, t=before_tokens: self.reporter.progress(b + rows, t + count)
-            )
-            write_part(path, info, [self._rollout(info, item, one) for item, one in zip(batch, sampled, strict=True)])
-            done += len(batch)
-            tokens += sum(len(one.token_ids) for one in sampled)
-            self.journal.append("part_written", stage=title, part=path.name, rollouts=len(batch), part_sha256=sha256_file(path))
+        values, size = values_text(self.policy.sampling_values), self.plan.sampling.batch_rollouts
+        writer = StageWriter(folder, info, items, size, partial(self._rollout, info, values), self.journal, title)
+        self.reporter.stage(title, len(items), writer.done, self.plan.sampling.max_tokens)
+        started = time.monotonic()
+        tokens = (self._stream if self.policy.streams else self._by_batch)(writer)
         seconds = time.monotonic() - started
+        writer.close()
         # The event goes first: a kill in between leaves an event without its stage, never a stage without its event.
         self.journal.append(
             "stage_sampled",
@@ -162,22 +154,55 @@ class StageSampler:
             rollouts=len(items),
             tokens=tokens,
             seconds=round(seconds, 3),
-            stage_sha256=sha256_bytes(stage_record(folder, info, names)),
+            stage_sha256=sha256_bytes(stage_record(folder, info, writer.names)),
         )
-        finish_stage(folder, info, names)
+        finish_stage(folder, info, writer.names)
         self.reporter.stage_done(seconds, tokens)
 
-    def _check_part(self, path: Path, info: StageInfo) -> None:
-        found = part_info(path)
-        if found != info:
-            names = ("plan_digest", "adapter_sha256", "engine", "sampling")
-            changed = ", ".join(name for name in names if getattr(found, name) != getattr(info, name)) or "tokens"
-            raise IntegrityError(
-                f"{path}: was sampled under other settings ({changed}) than this machine would use now",
-                hint="A stage never mixes engines: go on with the machine and versions that it began with, or delete its folder.",
+    def _by_batch(self, writer: StageWriter) -> int:
+        """Sample the batches that are not on disk, each by itself; how many tokens they have."""
+        tokens = 0
+        for _, places in groupby(writer.missing, lambda place: place // writer.size):
+            batch, done, before = list(places), writer.done, tokens
+            sampled = self.policy.sample(
+                self._requests(writer, batch), lambda rows, count, d=done, t=before: self.reporter.progress(d + rows, t + count)
             )
+            writer.keep(list(zip(batch, sampled, strict=True)))
+            tokens += sum(len(one.token_ids) for one in sampled)
+        return tokens
 
-    def _rollout(self, info: StageInfo, item: Item, sampled: SampledTokens) -> Rollout:
+    def _stream(self, writer: StageWriter) -> int:
+        """Sample all that is not on disk at one time, and put each rollout there when it ends; how many tokens they have.
+
+        The disk is another thread's: an engine that waits for somebody to take its rollouts does not sample.
+        """
+        writer.write_whole()
+        missing, done, tokens = writer.missing, writer.done, 0
+        if not missing:
+            return 0
+        with Background(writer.keep) as disk:
+
+            def taken(place: int, sampled: SampledTokens) -> None:
+                nonlocal tokens
+                tokens += len(sampled.token_ids)
+                disk.put((missing[place], sampled))
+
+            self.policy.sample(
+                self._requests(writer, missing), lambda rows, count: self.reporter.progress(done + rows, count), taken
+            )
+        return tokens
+
+    def _requests(self, writer: StageWriter, places: Sequence[int]) -> list[SampleRequest]:
+        ids: dict[Cell, tuple[int, ...]] = {}  # one for all rollouts of a cell
+        requests = []
+        for place in places:
+            item = writer.items[place]
+            if item.cell not in ids:
+                ids[item.cell] = tuple(self.prompts[item.cell].ids)
+            requests.append(SampleRequest(ids[item.cell], item.seed))
+        return requests
+
+    def _rollout(self, info: StageInfo, values: str, item: Item, sampled: SampledTokens) -> Rollout:
         prompt = self.prompts[item.cell]
         ids = sampled.token_ids.tolist()
         thinking, answer = self._texts(ids, prompt.opens_thinking)
@@ -201,6 +226,9 @@ class StageSampler:
             finish_reason=sampled.finish_reason,
             thinking_text=thinking,
             answer_text=answer,
+            stop_id=sampled.stop_id,
+            sampling=values,
+            logprob_kind=info.logprob_kind,
         )
 
     def _texts(self, ids: list[int], opened: bool) -> tuple[str, str]:
