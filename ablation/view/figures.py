@@ -1,32 +1,26 @@
-"""The figures of a run as drawings for a page: the report's own, and how often things happen by update."""
+"""The figures of a run as drawings for a page: the report's own, and what happens by update."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from markupsafe import Markup
 
 from ablation.errors import AblationError
 from ablation.files import parse_json
+from ablation.report.post.charts import PANEL, drift_chart, weights_chart
+from ablation.report.post.curves import Curves
+from ablation.report.post.draw import PACKAGE, Drawer, can_draw
+from ablation.report.post.theme import INK, SOFT, chart, for_page, series_of
 from ablation.rollouts.folder import measures_file
 from ablation.view.library import Study
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-RATES = (
-    ("truncated_or_looping", "truncated or looping, %"),
-    ("correct", "correct, %"),
-)
-MEANS = (
-    ("logprob", "log-probability, nats per token"),
-    ("top20_entropy", "top-20 entropy, nats"),
-)
-_PACKAGES = {"altair": "altair", "vl_convert": "vl-convert-python"}
-_PANEL = 262
-"""Width of one of two panels that stand side by side, in pixels: the report's."""
+RATES = {"truncated_or_looping": "truncated or looping, %", "correct": "correct, %"}
+MEANS = {"logprob": "log-probability, nats per token", "top20_entropy": "top-20 entropy, nats"}
+Spec = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -54,35 +48,47 @@ def weights_figure(study: Study) -> Figure:
     return _drawn(lambda: _weights(study), "Shares of the absolute weight of each update, by arm and family.")
 
 
-def _drawn(make: Any, words: str) -> Figure:
-    from ablation.report.post.draw import plain_svg
-    from ablation.report.post.theme import for_page
+class Drawings:
+    """One process that draws, started when the first figure is asked for; again if it died."""
 
-    lacking = [package for module, package in _PACKAGES.items() if find_spec(module) is None]
-    if lacking:
-        return Figure(None, words, f"Figures need {' and '.join(lacking)}: pip install 'ablation[view]'.")
+    def __init__(self) -> None:
+        self._drawer: Drawer | None = None
+        self._lock = threading.Lock()
+
+    def draw(self, spec: Spec) -> str:
+        with self._lock:
+            self._drawer = self._drawer or Drawer()
+            try:
+                return self._drawer.draw(spec)[0]
+            except AblationError:
+                self._drawer = None
+                raise
+
+
+_DRAWINGS = Drawings()
+
+
+def _drawn(make: Callable[[], Spec | None], words: str) -> Figure:
+    if not can_draw():
+        return Figure(None, words, f"Figures need {PACKAGE}: pip install 'ablation[view]'.")
     try:
-        chart = make()
+        spec = make()
+        # What the drawer gives has known elements and attributes alone: see `draw.plain_svg`.
+        return (
+            Figure(Markup(for_page(_DRAWINGS.draw(spec))), words)
+            if spec
+            else Figure(None, words, "There is nothing to draw yet.")
+        )
     except AblationError as error:
         return Figure(None, words, " ".join(error.lines()))
-    if chart is None:
-        return Figure(None, words, "There is nothing to draw yet.")
-    import vl_convert
-
-    svg = plain_svg(vl_convert.vegalite_to_svg(chart.to_dict()))
-    return Figure(Markup(for_page(svg)), words)  # known elements and attributes alone: see `plain_svg`
 
 
-def _drift(study: Study) -> Any:
-    from ablation.report.post.charts import drift_chart
-    from ablation.report.post.curves import curves
-
-    points = curves(study.root, study.locked)
+def _drift(study: Study) -> Spec | None:
+    points = list(Curves(study.root, study.locked).points())
     return drift_chart(points, study.locked.plan.training.updates) if points else None
 
 
-def _weights(study: Study) -> Any:
-    from ablation.report.post.charts import weights_chart
+def _weights(study: Study) -> Spec | None:
     from ablation.training.run_audit import audit_run
 
     plan = study.locked.plan
@@ -106,56 +112,77 @@ def measured(study: Study) -> list[dict[str, Any]]:
             try:
                 content = parse_json(measures_file(folder).read_bytes())
                 row = {"family": family, "arm": arm, "stage": stage, "update": update, "rollouts": int(content["rollouts"])}
-                row |= {name: 100 * content[name] / content["rollouts"] for name, _ in RATES}
-                found.append(row | {name: content[name] for name, _ in MEANS})
+                row |= {name: 100 * content[name] / content["rollouts"] for name in RATES}
+                found.append(row | {name: content[name] for name in MEANS})
             except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):
                 continue
     return found
 
 
-def _levels(study: Study, rows: Sequence[dict[str, Any]]) -> Any:
-    import altair as alt
-
-    from ablation.report.post.theme import SOFT, config, series_of
-
+def _levels(study: Study, rows: Sequence[dict[str, Any]]) -> Spec | None:
+    """A row of panels for each measure, one panel a family, one line an arm; dashed: the starting model."""
     own = [row for row in rows if row["stage"].startswith("update-")]
     if not own:
         return None
     families = list(dict.fromkeys(row["family"] for row in own))
     arms = [arm for arm in study.locked.plan.arms if any(row["arm"] == arm for row in own)]
-    looks, last = series_of(arms), max(row["update"] for row in own)
     start = {row["family"]: row for row in rows if row["arm"] == "start"}
-    colour, shape, dash = (
-        (kind)("arm:N", scale=alt.Scale(domain=arms, range=[looks[arm][at] for arm in arms]), legend=None)
-        for at, kind in enumerate((alt.Color, alt.Shape, alt.StrokeDash))
-    )
-    legend = {"legend": alt.Legend(orient="top", title=None, columns=min(len(arms), 6), symbolStrokeWidth=2)}
-    panels = []
-    for place, (name, title) in enumerate((*RATES, *MEANS)):
-        axis = alt.Axis(grid=False, format="d", values=list(range(1, last + 1, max(1, -(-last // 8)))))
-        x = alt.X("update:Q", axis=axis, scale=alt.Scale(domain=[0.6, last + 0.4], nice=False), title="update")
-        side = []
-        for at, family in enumerate(families):
-            values = [{key: row[key] for key in ("arm", "update", name)} for row in own if row["family"] == family]
-            values = [row for row in values if row[name] is not None]
-            label = title if at == 0 else None
-            y = alt.Y(f"{name}:Q", title=label, axis=alt.Axis(tickCount=4), scale=alt.Scale(zero=False))
-            base = alt.Chart(alt.Data(values=values))
-            hue = (
-                colour.copy()
-                if place or at
-                else alt.Color("arm:N", scale=alt.Scale(domain=arms, range=[looks[arm][0] for arm in arms]), **legend)
-            )
-            line = base.mark_line(strokeWidth=2).encode(x=x, y=y, color=hue, strokeDash=dash)
-            dots = base.mark_point(filled=True, size=52, opacity=1).encode(x=x, y=y, color=hue, shape=shape)
-            layers = [line, dots]
-            if start.get(family, {}).get(name) is not None:
-                even = alt.Chart(alt.Data(values=[{"start": start[family][name]}]))
-                layers.insert(0, even.mark_rule(color=SOFT, strokeDash=[3, 3]).encode(y=alt.Y("start:Q", title=label)))
-            width = _PANEL if len(families) > 1 else 2 * _PANEL
-            panel = alt.layer(*layers).properties(width=width, height=110)
-            if not place:
-                panel = panel.properties(title=alt.Title(f"family {family}", fontSize=13, anchor="start", offset=8))
-            side.append(panel)
-        panels.append(alt.hconcat(*side, spacing=22).resolve_scale(y="shared"))
-    return alt.vconcat(*panels, spacing=16).configure(**config())
+    titles = RATES | MEANS
+    panels = [
+        {
+            "hconcat": [_panel(own, start, family, arms, name, place, len(families)) for place, family in enumerate(families)],
+            "spacing": 22,
+            "bounds": "flush",
+            "resolve": {"scale": {"y": "shared"}},
+        }
+        for name in titles
+    ]
+    return chart({"vconcat": panels, "spacing": 14})
+
+
+def _panel(
+    own: Sequence[dict[str, Any]],
+    start: dict[str, dict[str, Any]],
+    family: str,
+    arms: list[str],
+    name: str,
+    place: int,
+    count: int,
+) -> Spec:
+    looks, titles = series_of(arms), RATES | MEANS
+    first, last = name == next(iter(titles)), name == list(titles)[-1]
+    end = max(row["update"] for row in own)
+    legend = {"columns": min(len(arms), 6), "symbolStrokeWidth": 0} if first else None
+    axis: Spec = {"grid": False, "format": "d", "values": list(range(1, end + 1, max(1, -(-end // 8))))}
+    axis |= {"title": "update"} if last else {"title": None, "labels": False, "ticks": False}
+    x = {"field": "update", "type": "quantitative", "axis": axis, "scale": {"domain": [0.6, end + 0.4], "nice": False}}
+    y_axis: Spec = {"tickCount": 4, "title": None} | ({} if place == 0 else {"labels": False, "ticks": False})
+    y = {"field": name, "type": "quantitative", "axis": y_axis, "scale": {"zero": False}}
+
+    def by(at: int, shown: Spec | None) -> Spec:
+        scale = {"domain": arms, "range": [looks[arm][at] for arm in arms]}
+        return {"field": "arm", "type": "nominal", "scale": scale, "legend": shown}
+
+    colour, shape, dash = by(0, legend), by(1, legend), by(2, None)
+    layers: list[Spec] = [
+        {"mark": {"type": "line", "strokeWidth": 2}, "encoding": {"x": x, "y": y, "color": colour, "strokeDash": dash}},
+        {
+            "mark": {"type": "point", "filled": True, "size": 52, "opacity": 1},
+            "encoding": {"x": x, "y": y, "color": colour, "shape": shape},
+        },
+        _heading(titles[name], -9, "normal", 12),
+    ]
+    if first:
+        layers.append(_heading(f"family {family}", -27, "bold", 13))
+    even = start.get(family, {}).get(name)
+    if even is not None:
+        rule = {"type": "rule", "color": SOFT, "strokeDash": [3, 3]}
+        layers.insert(0, {"data": {"values": [{name: even}]}, "mark": rule, "encoding": {"y": y}})
+    values = [{key: row[key] for key in ("arm", "update", name)} for row in own if row["family"] == family]
+    data = {"values": [row for row in values if row[name] is not None]}
+    return {"data": data, "layer": layers, "width": PANEL if count > 1 else 2 * PANEL, "height": 104}
+
+
+def _heading(text: str, above: int, weight: str, size: int) -> Spec:
+    mark = {"type": "text", "align": "left", "baseline": "bottom", "text": text, "color": INK, "fontWeight": weight}
+    return {"data": {"values": [{}]}, "mark": mark | {"fontSize": size}, "encoding": {"x": {"value": 0}, "y": {"value": above}}}

@@ -98,7 +98,12 @@ class Viewer:
         shown = rollout.show(study, row, first=_whole(asked, "from"), by=by)
         partners = self._partners(study, row)
         values = {"shown": shown, "row": row, "by": by, "partners": partners, "gold": rollout.gold(study, row)}
-        values |= {"window": rollout.WINDOW, "steps": rollout.LOGPROB_STEPS, "key": _key(row)}
+        values |= {
+            "window": rollout.WINDOW,
+            "folded": not (row["looping"] or {"from", "by"} & set(asked)),
+            "steps": rollout.LOGPROB_STEPS,
+            "key": _key(row),
+        }
         return "rollout", self._of(study, "rollouts") | values
 
     def compare(self, name: str, asked: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
