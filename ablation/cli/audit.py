@@ -9,7 +9,10 @@ from typing import Annotated
 
 import typer
 
+from ablation.cli.complete import arms, families
 from ablation.cli.default_command import DefaultCommand
+from ablation.cli.pointer import HELP as AT_HELP
+from ablation.cli.pointer import print_at
 
 app = typer.Typer(
     cls=DefaultCommand,
@@ -80,15 +83,19 @@ def weights(
     run: Annotated[
         Path | None, typer.Option("--run", help="The run folder; alone it is audited by its own copy of the plan.")
     ] = None,
-    arm: Annotated[list[str] | None, typer.Option("--arm", metavar="ARM", help="Only this arm; may be given again.")] = None,
+    arm: Annotated[
+        list[str] | None, typer.Option("--arm", metavar="ARM", help="Only this arm; may be given again.", autocompletion=arms)
+    ] = None,
     family: Annotated[
-        list[str] | None, typer.Option("--family", metavar="FAMILY", help="Only this family; may be given again.")
+        list[str] | None,
+        typer.Option("--family", metavar="FAMILY", help="Only this family; may be given again.", autocompletion=families),
     ] = None,
     detail: Annotated[bool, typer.Option("--detail", help="Also by source and by effort.")] = False,
     recompute: Annotated[
         bool, typer.Option("--recompute", help="Compute the weights again from the rollouts, where that needs no model.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout; everything else on stderr.")] = False,
+    at: Annotated[list[str] | None, typer.Option("--at", metavar="PLACE", help=AT_HELP)] = None,
 ) -> None:
     """The weights that trained, update by update: signs, net, truncated and KL share; and whether what must hold of them does.
 
@@ -109,7 +116,9 @@ def weights(
     if problems:
         code = ExitCode.INTEGRITY
     content = audit_content(found, locked.plan, str(root)) | {"exit_code": int(code)}
-    if as_json:
+    if at:
+        print_at(content, at)
+    elif as_json:
         typer.echo(json.dumps(content, ensure_ascii=False, allow_nan=False))
     else:
         from ablation.report.terminal import print_page

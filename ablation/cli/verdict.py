@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ablation.cli.pointer import HELP as AT_HELP
+from ablation.cli.pointer import print_at
+
 if TYPE_CHECKING:
+    from ablation.plan.lock import LockedPlan
     from ablation.plan.model import Plan
     from ablation.verdict.model import Verdict
     from ablation.verdict.run import Locked
@@ -24,6 +28,7 @@ def verdict(
     regrade: bool = typer.Option(False, "--regrade", help="Grade every answer here, whatever grades are stored."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout; everything else on stderr."),
     expect: str = typer.Option(None, "--expect", metavar="LABEL", help="Exit with 10 unless the verdict has this label."),
+    at: list[str] = typer.Option(None, "--at", metavar="PLACE", help=AT_HELP),
 ) -> None:
     """Apply the plan's rules: readouts, damage, replication and labels, with every number and its limit.
 
@@ -39,13 +44,14 @@ def verdict(
     if measures is not None:
         from ablation.verdict.reported import judge_reported
 
-        locked, note = _plan_of_measures(plan)
+        locked, note = plan_of_measures(plan)
         judged, found = locked.plan, judge_reported(measures, locked)
         extra: dict[str, Any] = {"measures": str(measures)}
         said = [note] if note else []
     else:
-        found, judged, root, said = _judge_folder(plan, run, regrade)
-        differs = None if regrade else _stored_labels(root, found)
+        found, of_run, root, said = judge_folder(plan, run, regrade)
+        judged = of_run.plan
+        differs = None if regrade else stored_labels(root, found)
         guest = plan is None and run is not None  # somebody else's folder: what is in it is evidence
         written = None if guest or differs else _write(root, found)
         extra = {"run": str(root), "written": not (guest or differs or written)}
@@ -55,8 +61,10 @@ def verdict(
     code, message = _outcome(found, expect, judged)
     if differs:
         code, message = ExitCode.INTEGRITY, [differs, *message]
-    if as_json:
-        content = found.as_json() | extra | {"exit_code": int(code), "warnings": said}
+    content = found.as_json() | extra | {"exit_code": int(code), "warnings": said} if at or as_json else {}
+    if at:
+        print_at(content, at)
+    elif as_json:
         typer.echo(json.dumps(content, ensure_ascii=False, allow_nan=False))
     else:
         _print(found, judged)
@@ -79,7 +87,7 @@ def _check_label(label: str, plan: Plan) -> None:
         )
 
 
-def _plan_of_measures(option: Path | None) -> tuple[Locked, str | None]:
+def plan_of_measures(option: Path | None) -> tuple[Locked, str | None]:
     """The plan whose rules are applied; one that is not locked is allowed here, because the figures are public already."""
     from ablation.plan.choose import choose_plan, lock_path
     from ablation.plan.load import load_plan
@@ -92,8 +100,8 @@ def _plan_of_measures(option: Path | None) -> tuple[Locked, str | None]:
     return loaded, f"note: {path} is not locked, so nothing shows that its rules are older than these figures"
 
 
-def _judge_folder(plan: Path | None, run: Path | None, regrade: bool) -> tuple[Verdict, Plan, Path, list[str]]:
-    """The verdict on a run folder, its plan, the folder, and what to say on stderr."""
+def judge_folder(plan: Path | None, run: Path | None, regrade: bool) -> tuple[Verdict, LockedPlan, Path, list[str]]:
+    """The verdict on a run folder, its locked plan, the folder, and what to say on stderr."""
     from ablation.cli.run_folder import find_run
     from ablation.verdict.run import judge_run
 
@@ -104,10 +112,10 @@ def _judge_folder(plan: Path | None, run: Path | None, regrade: bool) -> tuple[V
         from ablation.power.guards import with_false_alarms
 
         found = with_false_alarms(found, locked.plan)
-    return found, locked.plan, root, notes
+    return found, locked, root, notes
 
 
-def _stored_labels(root: Path, found: Verdict) -> str | None:
+def stored_labels(root: Path, found: Verdict) -> str | None:
     """What to say if `verdict.json` of the same state of the run has other labels than its rollouts give."""
     from ablation.files import parse_json
     from ablation.plan.deviations import bare

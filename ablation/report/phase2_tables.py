@@ -189,7 +189,13 @@ def blinded_read(section: SectionVerdict) -> Group:
     read = section.read or {}
     sealed = read.get("passes") is None
     passes = "sealed, not read yet" if sealed else f"{read['label']}: {read['passes']} of {read['pairs']} pairs pass"
-    lines = [f"{passes}; {read.get('needed')} are needed."]
+    lines = [f"{passes}; {read.get('needed')} are needed.", *read_in_words(read)]
+    return titled(f"Blinded read: {section.subject}", *map(Text, lines))
+
+
+def read_in_words(read: Mapping[str, Any]) -> list[str]:
+    """What each rater said of a blinded read, how they agreed, and what to doubt of it."""
+    lines = []
     for rater, one in (read.get("raters") or {}).items():
         lacks = one["missing_checks"]
         lines.append(
@@ -202,8 +208,7 @@ def blinded_read(section: SectionVerdict) -> Group:
     unparsed = read.get("unparsed") or {}
     if unparsed.get("asked"):
         lines.append(f"Replies that could never be read: {unparsed['never']} of {unparsed['asked']}.")
-    lines += [f"Warning: {text}." for text in read.get("warnings") or ()]
-    return titled(f"Blinded read: {section.subject}", *map(Text, lines))
+    return lines + [f"Warning: {text}." for text in read.get("warnings") or ()]
 
 
 def candidates(section: SectionVerdict) -> Group:

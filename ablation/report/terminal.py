@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
 
 from ablation.report.safe import UNSAFE, clean
 
-__all__ = ["Page", "clean", "print_page"]
+__all__ = ["Page", "clean", "print_page", "print_wide_page"]
 
 WIDEST = 100
 """Columns: longer lines are hard to read."""
+WIDEST_BESIDE = 200
+"""Columns of two texts beside each other."""
 
 
 class Page:
@@ -32,6 +34,14 @@ def print_page(content: RenderableType) -> None:
     """Print to stdout: as wide as the terminal up to `WIDEST`, 80 if it is none; no colours where `NO_COLOR` asks for that."""
     console = Console(soft_wrap=False, highlight=False)
     console.print(Page(content), end="", width=min(console.width, WIDEST) if sys.stdout.isatty() else 80)
+
+
+def print_wide_page(page: Callable[[int], RenderableType]) -> None:
+    """Print what `page` makes of a width to stdout: as wide as the terminal up to `WIDEST_BESIDE`, 80 if it is none."""
+    console = Console(soft_wrap=False, highlight=False)
+    width = min(console.width, WIDEST_BESIDE) if sys.stdout.isatty() else 80
+    content = page(width)
+    console.print(Page(content), end="", width=width)
 
 
 def _without_trailing_blanks(line: Iterable[Segment]) -> list[Segment]:

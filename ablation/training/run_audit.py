@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -98,14 +98,21 @@ class RunAudit:
 
 
 def audit_run(
-    root: Path, locked: LockedPlan, *, families: Collection[str], arms: Collection[str], recompute: bool = False
+    root: Path,
+    locked: LockedPlan,
+    *,
+    families: Collection[str],
+    arms: Collection[str],
+    recompute: bool = False,
+    seen: Callable[[Stage], None] | None = None,
 ) -> RunAudit:
-    """The audits of these arms in these families, checked. Nothing is raised for an identity that fails.
+    """The audits of these arms in these families, checked. Nothing is raised for an identity that fails. `seen` is called with
+    the rollouts of every update of ours, for whoever needs them, too.
 
     Raises `IntegrityError` if the folder is of another plan, the journal does not fit it, an audit was edited or removed, or its
     rollouts are not those that were sampled.
     """
-    reader = _Reader(root, locked)
+    reader = _Reader(root, locked, seen)
     journal = check_journal(root, locked.digest)
     trained = {
         (event.get("arm"), event.get("update")): event.get("audit_sha256")
@@ -157,8 +164,8 @@ def update_weights(
 class _Reader:
     """Reads each stage of a run once."""
 
-    def __init__(self, root: Path, locked: LockedPlan) -> None:
-        self.run, self.locked, self.plan = RunFolder(Path(root)), locked, locked.plan
+    def __init__(self, root: Path, locked: LockedPlan, seen: Callable[[Stage], None] | None = None) -> None:
+        self.run, self.locked, self.plan, self.seen = RunFolder(Path(root)), locked, locked.plan, seen
         self.sweep = cache(self._sweep)
         self.problems = cache(self._problems)
 
@@ -172,6 +179,8 @@ class _Reader:
         path, arm = self.run.audit(family, arm_name, k), self.plan.arms[arm_name]
         stage = self.stage(self.run.update(family, arm_name, k), family, arm_name, "update", k)
         weightless = _weightless(arm, stage)
+        if self.seen is not None:
+            self.seen(stage)
         try:
             audit = parse_json(path.read_bytes())
             check_audit(audit)

@@ -1,0 +1,149 @@
+"""From what was planned to what is judged: what became of every run, for a flow diagram after CONSORT."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ablation.plan.claims import claimed_runs
+from ablation.plan.model import Plan
+from ablation.study.state import RunState, run_state
+from ablation.verdict.model import FROM_ROLLOUTS, INCOMPLETE, NOT_RUN, STOPPED, ArmVerdict, Verdict
+
+UNKNOWN_ARM = "first stable arm"
+"""In the second family, before it is known."""
+
+
+@dataclass(frozen=True)
+class RunOfArm:
+    """What became of one arm in one family."""
+
+    family: str
+    arm: str
+    updates: int
+    """Updates that were trained."""
+    planned_updates: int
+    readout: str
+    """`yes`, `partly`, `no`."""
+    rollouts: int | None
+    """Of its readout."""
+    stopped: dict[str, Any] | None
+    imported: bool
+    label: str | None
+    """As it is shown; None without one."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.family}/{self.arm}"
+
+    @property
+    def begun(self) -> bool:
+        return bool(self.updates or self.readout != "no" or self.stopped)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "family": self.family,
+            "arm": self.arm,
+            "updates": self.updates,
+            "planned_updates": self.planned_updates,
+            "readout": self.readout,
+            "rollouts": self.rollouts,
+            "stopped": None if self.stopped is None else self.stopped.get("rule"),
+            "imported": self.imported,
+            "label": self.label,
+        }
+
+
+@dataclass(frozen=True)
+class FamilyFlow:
+    """One family of seeds."""
+
+    family: str
+    sweep: int | None
+    """Rollouts of its sweep; None without one."""
+    runs: tuple[RunOfArm, ...]
+
+
+@dataclass(frozen=True)
+class Flow:
+    families: tuple[FamilyFlow, ...]
+    compared: tuple[tuple[str, str, int | None, str | None], ...]
+    """(set, subject, rollouts of each model or None if it is not whole, which deviation opened it) of phase 2."""
+    planned_sets: tuple[str, ...]
+    """Sections of phase 2 that the plan has, and that nothing was sampled for."""
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "families": [
+                {"family": one.family, "sweep": one.sweep, "runs": [run.as_json() for run in one.runs]} for one in self.families
+            ],
+            "compared": [dict(zip(("set", "subject", "rollouts", "opened_by"), one, strict=True)) for one in self.compared],
+        }
+
+
+def flow(plan: Plan, verdict: Verdict, root: Path | None) -> Flow:
+    """`root`: the run folder; None for reported figures, of which only what the file has is known."""
+    state = run_state(plan, root, verdict.deviations) if root is not None else None
+    judged = {(one.family, one.arm): one for one in verdict.arms}
+    families = []
+    for family in _families(plan, verdict):
+        sweep = verdict.sweeps.get(family, {}).get("rollouts")
+        runs = [_run(plan, verdict, state, family, arm, judged.get((family, arm))) for arm in _arms(plan, verdict, state, family)]
+        families.append(FamilyFlow(family, sweep, tuple(runs)))
+    return Flow(tuple(families), tuple(_compared(verdict)), tuple(_not_run(verdict)))
+
+
+def _families(plan: Plan, verdict: Verdict) -> list[str]:
+    found = [plan.main_family, plan.verdict.replication.family, *(family for family, _ in claimed_runs(plan))]
+    return list(dict.fromkeys([*found, *(one.family for one in verdict.arms)]))
+
+
+def _arms(plan: Plan, verdict: Verdict, state: RunState | None, family: str) -> list[str]:
+    """The runs that the plan asks for in the family, in plan order, and whatever else was begun there."""
+    if family == plan.main_family:
+        return list(plan.arms)
+    wanted = {arm for of, arm in claimed_runs(plan) if of == family}
+    replication = plan.verdict.replication
+    if family == replication.family:
+        wanted |= {replication.control, verdict.stable_arm or ""}
+    wanted |= {one.arm for one in verdict.arms if one.family == family}
+    wanted |= {one.arm for one in (state.arms if state else ()) if one.family == family and (one.updates_done or one.finished)}
+    found = [arm for arm in plan.arms if arm in wanted]
+    open_arm = family == replication.family and verdict.stable_arm is None and verdict.label == INCOMPLETE
+    return [*found, UNKNOWN_ARM] if open_arm and len(plan.arms) > 1 else found
+
+
+def _run(plan: Plan, verdict: Verdict, state: RunState | None, family: str, arm: str, judged: ArmVerdict | None) -> RunOfArm:
+    own = next((one for one in (state.arms if state else ()) if (one.family, one.arm) == (family, arm)), None)
+    steps = verdict.steps.get(f"{family}/{arm}", {})
+    figures = None if judged is None else judged.figures
+    label = None if judged is None else verdict.shown(judged.label, judged.marks)
+    reported = verdict.source != FROM_ROLLOUTS and figures is not None
+    return RunOfArm(
+        family=family,
+        arm=arm,
+        updates=max(own.updates_done if own else 0, int(steps.get("updates", 0))),
+        planned_updates=plan.training.updates,
+        readout="yes" if reported or (figures is not None) else (own.readout if own else "no"),
+        rollouts=None if figures is None else figures.subject.get("rollouts"),
+        stopped=judged.stopped if judged is not None and judged.label == STOPPED else None,
+        imported=bool(own and own.imported),
+        label=label,
+    )
+
+
+def _compared(verdict: Verdict) -> Sequence[tuple[str, str, int | None, str | None]]:
+    found = {}
+    for section in verdict.sections.values():
+        for one in (section, *section.others):
+            for compared in one.compared:
+                rollouts = compared.figures.subject.get("rollouts") if compared.figures is not None else None
+                opened = None if compared.opened is None else f"deviation {compared.opened}"
+                found[compared.name, compared.subject] = (compared.name, compared.subject, rollouts, opened)
+    return list(found.values())
+
+
+def _not_run(verdict: Verdict) -> list[str]:
+    return [name for name, one in verdict.sections.items() if one.label == NOT_RUN and not one.others]
