@@ -66,4 +66,11 @@ def report(found: dict[str, Any]) -> list[str]:
         f"same seeds again          {proof['same_seed_identical']:.0%} of rollouts identical",
         f"longest rollout           {proof['longest_rollout']} tokens; {proof['longest_at_once']} fit at one time",
     ]
+    if "memory" in found:
+        from ablation.study.memory import memory_table
+
+        turns = found["turns"]
+        taken = ", ".join(f"{name.replace('_', ' ')} {seconds:.1f} s" for name, seconds in turns["seconds"].items())
+        lines += [f"trainer and engine        {turns['mode']}: {turns['why']}", f"measured                  {taken}"]
+        lines += memory_table(found["memory"])
     return lines

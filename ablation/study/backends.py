@@ -20,6 +20,7 @@ from ablation.study.machine import SERVER_KEY, Machine
 if TYPE_CHECKING:
     from ablation.policy.vllm.messages import EngineSettings
     from ablation.policy.vllm.server import ServerClient
+    from ablation.study.offline import Offline
 
 
 @dataclass(frozen=True)
@@ -66,13 +67,23 @@ def load_backend(
 
     if plan.policy.vllm is not None:
         need_sampler(plan.policy.vllm.engine)
+    offline = _offline(plan, folders, prompts, reporter, machine)
     trainer = LocalPolicy(plan, folders.base, folders.adapter, folders.end_ids, folders.pad_id)
     prompts.check_context(trainer.context, plan.sampling.max_tokens)
     trainer.self_test()
     record = engine(plan.policy.threads, plan.model.dtype)
     if plan.policy.backend == "local":
         return trainer, record, {}
-    return _with_vllm(plan, folders, prompts, reporter, machine, trainer, record)
+    return _with_vllm(plan, folders, prompts, reporter, machine, trainer, record, offline)
+
+
+def _offline(plan: Plan, folders: ModelFolders, prompts: Prompts, reporter: Tells, machine: Machine) -> Offline | None:
+    """What of the plan's own engines can be known before anything is loaded; None if it has none."""
+    if plan.policy.vllm is None or plan.policy.vllm.engine != "offline":
+        return None
+    from ablation.study.offline import Offline
+
+    return Offline(plan, folders.base, [prompts[cell].ids for cell in prompts.cells], machine.turns, reporter)
 
 
 def need_sampler(engine: str) -> None:
@@ -88,8 +99,9 @@ def need_sampler(engine: str) -> None:
         )
 
 
-def _with_vllm(plan, folders, prompts, reporter, machine, trainer, record) -> tuple[Backend, dict[str, Any], dict[str, Any]]:
-    from ablation.policy.vllm.client import EngineClient
+def _with_vllm(
+    plan, folders, prompts, reporter, machine, trainer, record, offline: Offline | None
+) -> tuple[Backend, dict[str, Any], dict[str, Any]]:
     from ablation.policy.vllm.policy import VllmPolicy, engine_settings
     from ablation.policy.vllm.preflight import preflight
 
@@ -98,24 +110,25 @@ def _with_vllm(plan, folders, prompts, reporter, machine, trainer, record) -> tu
     if context is not None:
         prompts.check_context(context, plan.sampling.max_tokens)
     ids = [prompts[cell].ids for cell in prompts.cells]
-    settings = engine_settings(plan, folders.base)
-    if plan.policy.vllm.engine == "server":
+    if offline is None:
         reporter.say("looking at the vLLM server")
-        client = _server(plan, settings, ids, machine)
+        client = _server(plan, engine_settings(plan, folders.base), ids, machine)
     else:
-        reporter.say("starting vLLM")
-        client = EngineClient(settings)
+        client = offline.turns(trainer)
     try:
         policy = VllmPolicy(plan, trainer, client, folders.end_ids, ids)
-        proof = preflight(policy)
+        proof = {"preflight": preflight(policy)}
     except BaseException:
         client.close()
         raise
+    found = proof["preflight"]
+    if offline is not None:
+        proof = offline.record(policy.turns) | proof
     reporter.say(
-        f"vLLM samples what is trained: {proof['mismatch']:.2g} nats apart in the mean (bound {proof['bound']:g}); "
-        f"{proof['same_seed_identical']:.0%} of rollouts are the same when sampled again"
+        f"vLLM samples what is trained: {found['mismatch']:.2g} nats apart in the mean (bound {found['bound']:g}); "
+        f"{found['same_seed_identical']:.0%} of rollouts are the same when sampled again"
     )
-    return policy, record | policy.engine_record(), {"machine": machine.record(), "preflight": proof}
+    return policy, record | policy.engine_record(), {"machine": machine.record(), **proof}
 
 
 def _server(plan: Plan, settings: EngineSettings, prompts: Sequence[Sequence[int]], machine: Machine) -> ServerClient:

@@ -15,7 +15,7 @@ from ablation.plan.model_files import moments_problems
 from ablation.rollouts.folder import RunFolder
 from ablation.study.run_folder import run_root
 
-__all__ = ["free_memory", "gate", "open_run", "run_root"]
+__all__ = ["cgroup_free", "free_memory", "gate", "open_run", "run_root"]
 
 
 def gate(plan_path: Path) -> LockedPlan:
@@ -46,9 +46,12 @@ def _missing_memory(locked: LockedPlan) -> list[str]:
     return [f"model.base: its weights need {needed / 1e9:.1f} GB of memory; {free[0]} has {free[1] / 1e9:.1f} GB free"]
 
 
-def free_memory() -> tuple[str, int] | None:
-    """(what, free bytes) of the device that the local policy would use; None where the system does not say."""
-    if find_spec("torch") is not None:
+def free_memory(*, accelerator: bool = True) -> tuple[str, int] | None:
+    """(what, free bytes) of the device that the local policy would use; None where the system does not say.
+
+    Without `accelerator`: of the machine, or of what this process's control group leaves of it.
+    """
+    if accelerator and find_spec("torch") is not None:
         import torch
 
         if torch.cuda.is_available():
@@ -58,7 +61,25 @@ def free_memory() -> tuple[str, int] | None:
     except OSError:
         return None
     kilobytes = next((int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), None)
-    return None if kilobytes is None else ("this machine", kilobytes * 1024)
+    if kilobytes is None:
+        return None
+    limited = cgroup_free()
+    return "this machine", kilobytes * 1024 if limited is None else min(limited, kilobytes * 1024)
+
+
+def cgroup_free(root: Path = Path("/sys/fs/cgroup")) -> int | None:
+    """Bytes that this process's control group may still take; None without a limit."""
+    for limit, used in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        try:
+            most, now = (root / limit).read_text().strip(), int((root / used).read_text())
+        except (OSError, ValueError):
+            continue
+        if most.isdigit() and int(most) < 2**60:  # the older kind writes a huge number for no limit
+            return max(0, int(most) - now)
+    return None
 
 
 def open_run(root: Path, locked: LockedPlan) -> RunFolder:
