@@ -133,7 +133,11 @@ def show(
 
 @app.command()
 def lock(file: PlanFile, as_json: Json = False) -> None:
-    """Lock a plan, once: write PLAN's .lock and print the digest that reviewers compare."""
+    """Lock a plan, once: write PLAN's .lock and print the digest that reviewers compare.
+
+    With `policy: {backend: vllm}`, and where vLLM is installed, the engine is asked first: it must take the model, and an adapter
+    on each of `lora.targets` must change what it samples.
+    """
     from ablation.cli.plan_check import checked_plan
     from ablation.plan.choose import lock_path
     from ablation.plan.lock import already_locked, lock_plan
@@ -145,13 +149,37 @@ def lock(file: PlanFile, as_json: Json = False) -> None:
     _note_clusters(loaded)
     _note_limits(loaded)
     luck, lines = luck_before_lock(loaded)
-    locked = lock_plan(file, loaded)
+    sampler = _asked_engine(loaded)
+    locked = lock_plan(file, loaded, sampler)
     for name, why in locked.owed.items():
         _note(_wrapped(f"owed, so this plan cannot run yet: {name}: {why}"))
     result = {"plan": str(file), "lock": str(locked.path), "digest": locked.digest, "bytes_sha256": locked.bytes_sha256}
     result |= {"locked_at": locked.locked_at, "locked_by": locked.locked_by, "owed": locked.owed, "luck": luck}
+    if sampler is not None:
+        result |= {"sampler": sampler}
     text = f"{locked.path} written at {locked.locked_at} by {locked.locked_by}\ndigest {locked.digest}"
     _emit(as_json, result, "\n".join([text, *map(_wrapped, lines)]))
+
+
+def _asked_engine(loaded: LoadedPlan) -> dict[str, Any] | None:
+    """What the sampling engine of a plan did when it was asked, and a line about it."""
+    if loaded.plan.policy.vllm is None:
+        return None
+    from ablation.cli.progress import make_reporter
+    from ablation.study.ask_engine import ask_engine
+
+    with make_reporter() as reporter:
+        found = ask_engine(loaded, reporter)
+    assert found is not None
+    if found["asked"]:
+        _note(_wrapped(f"vLLM {found['vllm']} takes the model and uses an adapter on {', '.join(found['effects'])}"))
+    else:
+        _note(
+            _wrapped(
+                f"vLLM was not asked whether it takes the model and the adapter: {found['why']}; a run asks before it starts"
+            )
+        )
+    return found
 
 
 def _note_repeated_arms(loaded: LoadedPlan) -> list[tuple[str, str]]:

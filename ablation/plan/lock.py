@@ -75,6 +75,11 @@ class Lock:
         return self.content["owed"]
 
     @property
+    def sampler(self) -> dict[str, Any] | None:
+        """`asked`, and what the sampling engine did, or `why` it was not; None for a plan without one, and in older locks."""
+        return self.content.get("sampler")
+
+    @property
     def locked_at(self) -> str:
         """UTC time, ISO 8601 with offset."""
         return self.content["locked"]["utc"]
@@ -105,8 +110,10 @@ class LockedPlan:
         return self.lock.bytes_sha256
 
 
-def lock_plan(path: Path, loaded: LoadedPlan | None = None) -> Lock:
+def lock_plan(path: Path, loaded: LoadedPlan | None = None, sampler: dict[str, Any] | None = None) -> Lock:
     """Lock the plan at `path`, once. `loaded` saves reading it again and locks exactly the bytes that were checked.
+
+    `sampler`: for a plan with a sampling engine, whether that was asked and what it did.
 
     Raises `PlanError` for a plan that is not valid, `UsageError` for missing or other files, `IntegrityError` if
     there is a lock already.
@@ -133,6 +140,8 @@ def lock_plan(path: Path, loaded: LoadedPlan | None = None) -> Lock:
             "git": git_state(loaded.path),
         },
     }
+    if sampler is not None:
+        content["sampler"] = sampler
     content["lock_sha256"] = tree_digest(content)
     if not _write_once(target, json_bytes(content)):
         raise already_locked(path)

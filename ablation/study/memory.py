@@ -139,4 +139,6 @@ def memory_table(record: dict[str, Any]) -> list[str]:
 
 
 def _gb(size: int) -> str:
+    if size < 0.1e9:
+        return f"{size / 1e6:.1f} MB"
     return f"{size / 1e9:.2f} GB" if size < 10e9 else f"{size / 1e9:.0f} GB"
