@@ -78,10 +78,9 @@ def _static(request: Request) -> Response:
 
 
 def _nothing(request: Request, error: Any) -> Response:
-    text = "There is no such page."
-    return HTMLResponse(
-        render.page("wrong", title="No such page", message=text, hint="The list of studies is a good start."), 404
-    )
+    status = getattr(error, "status_code", 404)
+    page = render.page("wrong", title="No such page", message="There is no such page.", hint=None)
+    return HTMLResponse(page, status)
 
 
 def _bug(request: Request, error: Exception) -> Response:

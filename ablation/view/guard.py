@@ -14,7 +14,7 @@ import ipaddress
 import secrets
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 Scope = dict[str, Any]
 COOKIE = "ablation_view"
@@ -117,9 +117,9 @@ class Guard:
         if not hmac.compare_digest(given.encode(), str(self.token).encode()):
             return await _say(send, 403, "This needs the address with its token, as it was printed when the server started.")
         rest = urlencode([pair for pair in query if pair[0] != "token"])
-        place = "/" + scope["path"].lstrip("/") + (f"?{rest}" if rest else "")
+        place = "/" + quote(scope["path"].lstrip("/")) + (f"?{rest}" if rest else "")
         cookie = f"{COOKIE}={self._pass}; HttpOnly; SameSite=Strict; Path=/"
-        return await _say(send, 303, "", (b"location", place.encode("latin-1", "ignore")), (b"set-cookie", cookie.encode()))
+        return await _say(send, 303, "", (b"location", place.encode()), (b"set-cookie", cookie.encode()))
 
 
 async def _say(send: Any, status: int, text: str, *headers: tuple[bytes, bytes]) -> None:

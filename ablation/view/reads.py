@@ -241,11 +241,11 @@ class Reads:
             answer.set_cookie(name, value, path=path, httponly=True, samesite="strict")
         return answer
 
-    def _page(self, request: Request, name: str, status: int = 200, **values: Any) -> Response:
+    def _page(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:
         known = request.cookies.get(_FORM_COOKIE, "")
         cookie = known if len(known) == 32 else secrets.token_hex(16)
         key = self._seal(f"form {cookie}")
-        answer = HTMLResponse(render.page(name, form=key, title="Blinded read", **values), status)
+        answer = HTMLResponse(render.page(template, form=key, title="Blinded read", **values), status)
         if cookie != known:
             answer.set_cookie(_FORM_COOKIE, cookie, path="/read", httponly=True, samesite="strict")
         return answer

@@ -40,8 +40,8 @@ def environment() -> Environment:
     return made
 
 
-def page(name: str, **values: Any) -> str:
-    return environment().get_template(f"{name}.html.j2").render(**values)
+def page(template: str, **values: Any) -> str:
+    return environment().get_template(f"{template}.html.j2").render(**values)
 
 
 @cache

@@ -1,0 +1,134 @@
+"""The table of rollouts as a run grows, is graded, is damaged, and is opened again."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+
+import pytest
+
+from ablation.files import sha256_file
+from ablation.rollouts.folder import stage_file
+from ablation.view import cache, rows
+from ablation.view.index import Index
+from tests.view import made
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.setenv("ABLATION_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("ablation.view.index.LOOK_AGAIN", 0.0)
+    return made.make(tmp_path)
+
+
+def tree(root):
+    return {path: (path.stat().st_mtime_ns, sha256_file(path)) for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def count(index):
+    return index.sql("SELECT count(*) FROM rollouts")[0][0]
+
+
+def test_parts_of_a_stage_that_is_being_sampled_are_shown_and_then_the_stage(run):
+    folder, locked = run
+    index = Index(folder.root, locked.plan)
+    index.look(60)
+    before = count(index)
+    update = folder.update("main", "C", 1)
+    made.write(folder, locked, "main", "C", update, whole=False, stage="update", update=1)
+    index.look(60)
+    live = index.sql("SELECT stage, pair, correct, part_row FROM rollouts WHERE folder = 'main/C/update-1' ORDER BY part_row")
+    assert count(index) == before + 24
+    assert live[0] == ("update-1", "update-1", True, 0)  # a cheap grader is asked
+    made.write(folder, locked, "main", "C", update, stage="update", update=1)
+    index.look(60)
+    assert count(index) == before + 24  # once, not twice
+
+
+def test_nothing_in_the_run_is_touched_and_the_second_time_is_from_the_cache(run, monkeypatch):
+    folder, locked = run
+    before = tree(folder.root)
+    first = Index(folder.root, locked.plan)
+    first.look(60)
+    assert tree(folder.root) == before and len(list(cache.folder().glob("*.parquet"))) == 6
+    monkeypatch.setattr(rows, "stage_rows", lambda *_: pytest.fail("these rows were made before"))
+    again = Index(folder.root, locked.plan)
+    again.look(60)
+    order = "SELECT * EXCLUDE (id) FROM rollouts ORDER BY folder, part, part_row"
+    assert again.sql(order) == first.sql(order)
+
+
+def test_a_part_that_was_changed_is_named_and_not_shown_whatever_was_kept(run):
+    folder, locked = run
+    Index(folder.root, locked.plan).look(60)
+    part = folder.readout("main", "C") / "part-000.parquet"
+    data = bytearray(part.read_bytes())
+    data[len(data) // 2] ^= 1
+    part.write_bytes(bytes(data))
+    index = Index(folder.root, locked.plan)
+    index.look(60)
+    assert "changed after it was sampled" in index.progress.damaged["main/C/readout"]
+    assert count(index) == 5 * 24 and index.progress.whole
+
+
+def test_a_stage_file_that_is_none_is_named_and_the_others_are_shown(run):
+    folder, locked = run
+    stage_file(folder.readout("main", "N")).write_text("[]")
+    index = Index(folder.root, locked.plan)
+    index.look(60)
+    assert list(index.progress.damaged) == ["main/N/readout"] and count(index) == 5 * 24
+
+
+def test_what_only_a_slow_grader_could_grade_is_not_graded_and_not_wrong(run):
+    folder, locked = run
+    problems = [json.loads(line) for line in folder.problems.read_text().splitlines()]
+    folder.problems.write_text("".join(json.dumps(one | {"grader": "math"}) + "\n" for one in problems))
+    index = Index(folder.root, locked.plan)
+    index.look(60)
+    assert index.sql("SELECT DISTINCT status, correct FROM rollouts") == [(rows.UNGRADED, None)]
+
+
+def test_loops_and_marks_are_the_programs_own(run):
+    from ablation.problems.problem import load_problems
+    from ablation.rollouts.outcomes import outcomes
+    from ablation.rollouts.store import read_stage
+
+    folder, locked = run
+    index = Index(folder.root, locked.plan)
+    index.look(60)
+    stage = read_stage(folder.readout("main", "C"))
+    own = outcomes(stage, load_problems(folder.problems), locked.plan.loops)
+    found = index.sql(
+        "SELECT looping, periodic, strong, loop_start, loop_period, loop_length, correct, thinking FROM rollouts "
+        "WHERE folder = 'main/C/readout' ORDER BY part_row"
+    )
+    fields = ("looping", "periodic", "strong", "loop_start", "loop_period", "loop_length", "correct", "thinking_length")
+    assert found == list(zip(*(getattr(own, name).tolist() for name in fields), strict=True))
+    assert sum(one[0] for one in found) == 3
+
+
+def test_a_comparison_pairs_its_own_two_models(run):
+    folder, locked = run
+    made.with_held_out(folder, locked)
+    index = Index(folder.root, locked.plan)
+    index.look(60)
+    found = index.sql("SELECT arm, stage, pair, count(*) FROM rollouts WHERE stage LIKE 'held-out%' GROUP BY ALL ORDER BY arm")
+    assert found == [("N", "held-out/N@2", "held-out/N@2", 24), ("start", "held-out/N@2", "held-out/N@2", 24)]
+
+
+def test_rows_that_nobody_reads_any_more_are_removed(run):
+    folder, locked = run
+    Index(folder.root, locked.plan).look(60)
+    cache.forget(time.time() + (cache.KEPT_DAYS - 1) * 86400)
+    assert len(list(cache.folder().glob("*.parquet"))) == 6
+    cache.forget(time.time() + (cache.KEPT_DAYS + 1) * 86400)
+    assert not list(cache.folder().glob("*.parquet"))
+
+
+def test_other_loop_settings_are_other_rows(run):
+    folder, locked = run
+    stage = folder.readout("main", "C")
+    other = locked.plan.model_copy(update={"loops": locked.plan.loops.model_copy(update={"min_tokens": 60})})
+    assert cache.stage_key(stage, locked.plan, "p") != cache.stage_key(stage, other, "p")
+    assert replace(rows.Place.of("main/C/update-3"), folder="") == rows.Place("", "update-3", "update-3")
