@@ -124,6 +124,10 @@ def _with_vllm(
     found = proof["preflight"]
     if offline is not None:
         proof = offline.record(policy.turns) | proof
+    else:
+        proof = {"server": client.facts} | proof
+        if client.facts["seeds"] != "honoured":
+            reporter.say("the server does not honour seeds: the same rollouts will not come again")
     reporter.say(
         f"vLLM samples what is trained: {found['mismatch']:.2g} nats apart in the mean (bound {found['bound']:g}); "
         f"{found['same_seed_identical']:.0%} of rollouts are the same when sampled again"

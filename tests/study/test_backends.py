@@ -34,5 +34,7 @@ def test_a_server_needs_no_vllm_here_but_its_client(tmp_path, monkeypatch):
     folders = ModelFolders(tmp_path / "no-base", tmp_path / "no-adapter", (6,), 0)
     monkeypatch.setitem(sys.modules, "httpx2", None)
     with pytest.raises(UsageError, match="`server` needs the package `httpx2`") as raised:
-        load_backend(Plan.model_validate(tree), folders, prompts=None, reporter=None, machine=Machine(server="http://127.0.0.1:1"))
+        load_backend(
+            Plan.model_validate(tree), folders, prompts=None, reporter=None, machine=Machine(server="http://127.0.0.1:1")
+        )
     assert "ablation[vllm-server]" in raised.value.hint

@@ -9,14 +9,15 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ablation.errors import EngineFailed, UsageError
 from ablation.policy.vllm.client import EngineRefused
 from ablation.policy.vllm.messages import Adapter, Alive, EngineSettings, Finished, Load, Sample
-from ablation.policy.vllm.server_checks import Needs, Served, check, look
-from ablation.policy.vllm.server_http import Denied, Link, Passing, Patience, on_loopback
+from ablation.policy.vllm.server_checks import UNLOAD, Needs, Served, check, look
+from ablation.policy.vllm.server_http import Denied, Link, Passing, Patience, checked_key, on_loopback, say_goodbye
 from ablation.policy.vllm.server_sampling import HINT, Sampling
 
 RAM_DISK = Path("/dev/shm")
@@ -45,11 +46,11 @@ class ServerClient:
         need_client()
         self.settings = settings
         self._run = f"ablation-{secrets.token_hex(6)}"  # no other client's adapters and cached prompts have it in their names
-        self._loaded: tuple[Adapter, str] | None = None
+        self._loaded: Adapter | None = None
         self._count = 0
         self._link: Link | None = Link(address, key, patience or Patience(), settings.sequences + 4)
-        self._folder = _adapter_folder(self._link.root, folder)
-        self._left = weakref.finalize(self, shutil.rmtree, self._folder, True)
+        self._left = _Left(self._link.root, checked_key(key), _adapter_folder(self._link.root, folder))
+        self._leave = weakref.finalize(self, _leave, self._left)  # at the program's end at the latest
         self._runner = asyncio.Runner()
         try:
             self._served, self.facts = self._runner.run(check(self._link, needs))
@@ -90,9 +91,9 @@ class ServerClient:
         """What the server calls it: a name that it does not know would be an error, and no name the base."""
         if adapter is None:
             return self.facts["model"]
-        if self._loaded is None or self._loaded[0] != adapter:
+        if self._left.name is None or self._loaded != adapter:
             raise EngineRefused(f"adapter {adapter.name} is not loaded")
-        return self._loaded[1]
+        return self._left.name
 
     async def _load(self, link: Link, adapter: Adapter) -> None:
         """Unload the adapter before, and load this one from a folder and under a name that were never used before."""
@@ -100,7 +101,7 @@ class ServerClient:
         await self._unload(link)
         for attempt in range(link.patience.tries):
             self._count += 1
-            folder = self._folder / f"{adapter.name}-{self._count}"
+            folder = self._left.folder / f"{adapter.name}-{self._count}"
             name = f"{adapter.name}-{self._run}-{self._count}"
             _copy(Path(adapter.folder), folder)
             try:
@@ -116,7 +117,7 @@ class ServerClient:
                     raise EngineFailed(f"{link.root}: the adapter could not be loaded: {problem}", hint=HINT) from None
                 await asyncio.sleep(max(problem.wait, link.patience.first_pause * 2**attempt))
                 continue
-            self._loaded = (adapter, name)
+            self._loaded, self._left.name = adapter, name
             return
 
     async def _check_listed(self, link: Link, name: str, folder: Path) -> None:
@@ -153,29 +154,41 @@ class ServerClient:
             raise EngineFailed(f"{link.root}: {difference}", hint=HINT)
 
     async def _unload(self, link: Link) -> None:
-        loaded, self._loaded = self._loaded, None
-        if loaded is None:
+        name, self._loaded, self._left.name = self._left.name, None, None
+        if name is None:
             return
         with contextlib.suppress(Passing, Denied):  # what is not there any more need not be unloaded
-            await link.post("/v1/unload_lora_adapter", {"lora_name": loaded[1]}, GOODBYE_SECONDS)
-        for folder in self._folder.iterdir():
+            await link.post(UNLOAD, {"lora_name": name}, GOODBYE_SECONDS)
+        for folder in self._left.folder.iterdir():
             shutil.rmtree(folder, ignore_errors=True)
-
-    async def _end(self, link: Link) -> None:
-        await self._unload(link)
-        await link.close()
 
     def kill(self) -> None:
         """Leave the server. What it is sampling for this client it stops."""
         link, self._link = self._link, None
         if link is not None:
             with contextlib.suppress(Exception), self._runner:
-                self._runner.run(self._end(link))
-        self._left()
+                self._runner.run(link.close())
+        self._leave()
 
     def close(self) -> None:
         """Unload the adapter and leave the server."""
         self.kill()
+
+
+@dataclass
+class _Left:
+    """What of a client is on the server and on disk."""
+
+    root: str
+    key: str | None
+    folder: Path
+    name: str | None = None
+
+
+def _leave(left: _Left) -> None:
+    if left.name is not None:
+        say_goodbye(left.root, left.key, UNLOAD, {"lora_name": left.name}, GOODBYE_SECONDS)
+    shutil.rmtree(left.folder, ignore_errors=True)
 
 
 def need_client() -> None:

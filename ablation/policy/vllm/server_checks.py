@@ -14,6 +14,7 @@ from ablation.policy.vllm.messages import SamplingValues
 from ablation.policy.vllm.server_http import KEY_VARIABLE, Denied, Link, Passing
 from ablation.policy.vllm.server_reply import GENERATE, Reply, generate_request
 
+UNLOAD = "/v1/unload_lora_adapter"
 TOKENS = 12
 """Of each probe; not 16, which is what a server samples that drops `max_tokens`."""
 HOT = 2.0
@@ -150,7 +151,7 @@ async def _fingerprint(link: Link, served: Served, needs: Needs) -> str | None:
 async def _loads(link: Link) -> None:
     """That adapters can be loaded: the route is there. Nothing is unloaded, as there is no adapter of this name."""
     try:
-        await link.post("/v1/unload_lora_adapter", {"lora_name": "ablation-no-such-adapter"})
+        await link.post(UNLOAD, {"lora_name": "ablation-no-such-adapter"})
     except Denied as denied:
         if denied.status == 404 and "no-such-adapter" in str(denied):
             return

@@ -7,7 +7,7 @@ import ipaddress
 import json
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -97,11 +97,8 @@ class Link:
 
         self.root, self.patience = server_root(address), patience
         self._key = checked_key(key)
-        headers = {"Accept-Encoding": "identity", "User-Agent": "ablation"}
-        if self._key is not None:
-            headers["Authorization"] = f"Bearer {self._key}"
         self._client = httpx2.AsyncClient(
-            headers=headers,
+            headers=_headers(self._key),
             timeout=httpx2.Timeout(None, connect=patience.connect),  # the whole of each request has a deadline of its own
             limits=httpx2.Limits(max_connections=connections, max_keepalive_connections=connections, keepalive_expiry=5.0),
             trust_env=not on_loopback(self.root),  # no proxy on the way to this machine
@@ -190,6 +187,19 @@ class Link:
 
     async def close(self) -> None:
         await self._client.aclose()
+
+
+def say_goodbye(root: str, key: str | None, path: str, body: dict[str, Any], seconds: float) -> None:
+    """One request on no event loop, of which nothing is expected."""
+    import httpx2
+
+    with suppress(httpx2.HTTPError, OSError):
+        httpx2.post(root + path, json=body, headers=_headers(key), timeout=seconds, trust_env=not on_loopback(root))
+
+
+def _headers(key: str | None) -> dict[str, str]:
+    headers = {"Accept-Encoding": "identity", "User-Agent": "ablation"}
+    return headers if key is None else headers | {"Authorization": f"Bearer {key}"}
 
 
 async def _read(response: httpx2.Response) -> bytes:

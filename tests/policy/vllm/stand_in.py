@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,8 @@ class StandIn:
         if path == "/v1/completions":
             return whole({"choices": [], "system_fingerprint": "vllm-0.32.0-0123abcd"})
         if path == "/v1/load_lora_adapter":
+            if not os.path.isfile(f"{body['lora_path']}/adapter_config.json"):
+                return _error(404, f"Loading lora failed: No adapter found for {body['lora_path']}")
             self.adapters[body["lora_name"]] = body["lora_path"]
             return whole(b"Success")
         if path == "/v1/unload_lora_adapter":

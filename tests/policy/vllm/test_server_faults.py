@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import signal
+import subprocess
+import sys
 import threading
 import time
 from importlib.util import find_spec
@@ -20,7 +24,7 @@ from ablation.policy.vllm.messages import Adapter, Alive, EngineSettings, Finish
 from ablation.policy.vllm.server import ServerClient
 from ablation.policy.vllm.server_checks import Needs
 from ablation.policy.vllm.server_http import Patience
-from tests.policy.vllm.conftest import TINY
+from tests.policy.vllm.conftest import ROOT, TINY
 from tests.policy.vllm.middle import GENERATE, Answer, Cut, Middle, event, events_changed, whole
 from tests.policy.vllm.stand_in import StandIn
 
@@ -546,6 +550,62 @@ def test_a_folder_that_the_server_does_not_see_is_named(connect, middle):
     with pytest.raises(UsageError, match="does not see an adapter in /") as raised:
         client.ask(Load(ADAPTER))
     assert "--server-folder" in raised.value.hint
+
+
+def test_a_folder_that_is_gone_before_the_server_looks_is_named_by_its_own_word(connect, middle):
+    client = connect()
+
+    def ask(path, body):
+        if path == "/v1/load_lora_adapter":
+            shutil.rmtree(body["lora_path"])
+
+    middle.ask = ask
+    with pytest.raises(UsageError, match="does not see an adapter in /"):
+        client.ask(Load(ADAPTER))
+    middle.forget()
+    client.ask(Load(ADAPTER))
+
+
+def test_ctrl_c_ends_a_request_at_once(connect, middle):
+    def slow(path, answer):
+        if path == GENERATE:
+            time.sleep(2)
+        return answer
+
+    client = connect()
+    middle.alter = slow
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        sampled(client)
+    assert time.monotonic() - started < 1.8
+    assert not client.alive
+
+
+def test_a_server_that_is_gone_is_tried_again_and_then_named(upstream):
+    middle = Middle(upstream.upstream)
+    client = ServerClient(middle.address, settings(), NEEDS, patience=QUICK)
+    middle.close()
+    middle.ask = lambda path, body: sys.exit()  # connections that were open already
+    with pytest.raises(EngineFailed, match="a rollout failed 3 times: .*(connect|disconnect)") as raised:
+        sampled(client, 1)
+    assert raised.value.exit_code == 6
+
+
+ENDS = """
+from tests.policy.vllm.test_server_faults import *
+client = ServerClient(sys.argv[1], settings(), NEEDS, patience=QUICK)
+client.ask(Load(ADAPTER))
+print(client._left.folder)
+"""
+
+
+def test_a_program_that_ends_leaves_nothing_on_the_server_or_on_disk(middle):
+    ended = subprocess.run([sys.executable, "-c", ENDS, middle.address], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert ended.stdout.strip()
+    assert not os.path.exists(ended.stdout.strip())
+    asked = [path for path, _ in middle.seen if "lora" in path]
+    assert asked == ["/v1/unload_lora_adapter", "/v1/load_lora_adapter", "/v1/unload_lora_adapter"]  # the first one is a check
 
 
 # What is found before anything is sampled.
