@@ -122,8 +122,7 @@ def _compared_figure(study: Study, drawer: Drawer | None) -> Figure | None:
         for compared, at in placed:
             found = compared.figures.ratios.get(TOKENS) if compared.figures is not None else None
             if found is not None and found.value is not None:
-                where = f"the {name} set" if name in ("main", "selection") else name
-                rows.append((where, compared.subject, found, f"{at}/ratios/{TOKENS}"))
+                rows.append((phase2.SET_WORDS.get(name, name), compared.subject, found, f"{at}/ratios/{TOKENS}"))
                 own += 1
     if not own:
         return None

@@ -119,7 +119,8 @@ def _table(table: model.Table) -> Iterator[str]:
         yield from (f"{escaped(note)}", "")
     traces = list(table.traced())
     if traces:
-        yield from (f"<details><summary>Where these {len(traces)} numbers are from</summary>", "")
+        which = "this number is" if len(traces) == 1 else f"these {len(traces)} numbers are"
+        yield from (f"<details><summary>Where {which} from</summary>", "")
         for where, cell in traces:
             assert cell.trace is not None
             yield f"- {escaped(where)}: {_number(cell)}. {escaped(cell.trace.in_words())}. {code(cell.trace.command)}"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ablation.plan.model import START
 from ablation.plan.phase2 import guard_set
 from ablation.report.phase2_tables import ANSWERS, TITLES, about_comparison, effect_in_words, read_in_words, turns_in_words
 from ablation.report.post.document import (
@@ -27,7 +28,7 @@ from ablation.report.post.document import number as num
 from ablation.report.post.opening import what_makes
 from ablation.report.post.readouts import rule_cells
 from ablation.report.post.study import Study, tone_of
-from ablation.report.post.traces import parts_of, pointer
+from ablation.report.post.traces import READOUT, SWEEP, parts_of, pointer
 from ablation.report.verdict_parts import NOTHING, how_computed, ratio, shown
 from ablation.verdict.claims import CLAIM_LABELS
 from ablation.verdict.claims import RATIOS as CLAIMED_RATIOS
@@ -54,6 +55,14 @@ RATIOS = {
     "answers": {"tokens_per_correct": "tokens per correct", "jointly_correct_length": "length, both correct"},
     "agent": {"agent_turn": "typical turn", "agent_tokens": "ratio of sums"},
     "safety": {},
+}
+SET_WORDS = {
+    "held-out": "held-out problems",
+    "never-used": "never-used problems",
+    "selection": "the selection set",
+    "main": "the main set",
+    "agent": "agent turns",
+    "safety": "safety prompts",
 }
 Placed = tuple[Compared, str]
 """A comparison, and its place in `verdict.json`."""
@@ -129,11 +138,11 @@ def _comparison(study: Study, name: str, found: list[Placed]) -> list[Block]:
         rows.append(_model(study, kind, compared.subject, compared, at, figures, "subject"))
     sizes = {compared.figures.subject.get("rollouts") for compared, _ in there if compared.figures}
     size = f" {sizes.pop()} rollouts a row." if len(sizes) == 1 else ""
-    where = f"the {name} set" if name in ("main", "selection") else name
+    where = SET_WORDS.get(name, name)
     notes = ["start (X): the starting model as it was sampled to be compared with X."] if len(there) > 1 else []
     table = Table(
         f"compared-{name}",
-        f"Compared on {where}.{size} Ratios to the start.",
+        f"Compared on {where}.{size}{' Ratios to the start.' if ratios else ''}",
         tuple(columns),
         tuple(rows),
         tuple(notes),
@@ -284,7 +293,7 @@ def claims(study: Study) -> Section | None:
         blocks.append(text(Strong(one.name), f": {claim.measure} {side} {claim.reference} ({test})."))
         rows = []
         for place, tested in enumerate(one.tests):
-            files = [parts_of(f"{family}/{who}/readout") for family in one.families for who in (tested.subject, claim.reference)]
+            files = [_stage_of(family, who) for family in one.families for who in (tested.subject, claim.reference)]
             at = pointer("claims", number, "subjects", place)
             effect = study.traces.verdict([at + pointer("effect")], files, "by cell or by seed, as the test says")
             p = study.traces.verdict([at + pointer("adjusted_p")], files, "by cell or by seed, as the test says")
@@ -303,3 +312,7 @@ def claims(study: Study) -> Section | None:
         caption = f"Claim {one.name}: effects are {effects} to {claim.reference}."
         blocks += [Table(f"claim-{one.name}", caption, columns, tuple(rows)), text(one.speaks_of, kind="small")]
     return Section("claims", "Claims that the plan registered", blocks)
+
+
+def _stage_of(family: str, who: str) -> str:
+    return parts_of(f"{family}/{SWEEP}" if who == START else f"{family}/{who}/{READOUT}")
