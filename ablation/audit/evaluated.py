@@ -308,9 +308,8 @@ class Evaluated:
         source, times = self._source(one), list[datetime]()
         for side, own in (("reference", source), ("subject", one)):
             stage = f"evaluations/{name}/{own.subject}/{side}"
-            sampled_at = [
-                (n, record) for n, record in self.history.of("part_written", "stage_sampled") if record.get("stage") == stage
-            ]
+            told = self.history.of("stage_streamed", "part_written", "stage_sampled")
+            sampled_at = [(n, record) for n, record in told if record.get("stage") == stage]
             if not sampled_at:
                 continue
             begun = [

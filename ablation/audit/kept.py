@@ -59,7 +59,7 @@ def _check_seen(history: History, length: int, record: Mapping[str, Any], where:
     events = {event.get("event") for event in before}
     readout = any(event.get("event") in COMPLETED and str(event.get("stage")).endswith("/readout") for event in before)
     seen = "nothing"
-    if events & {"part_written", *COMPLETED, "update_trained"}:
+    if events & {"stage_streamed", "part_written", *COMPLETED, "update_trained"}:
         seen = "progress"
     if readout or events & {"arm_finished", "arm_stopped"}:
         seen = "results"

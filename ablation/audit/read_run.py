@@ -65,9 +65,12 @@ class Run:
         for name in sorted(names, key=lambda name: not name.endswith("/start/sweep")):
             with self.found.guard(self.root / name):
                 self._read(name)
-        for folder in sorted({path.parent for path in self.root.glob("*/*/*/part-*.parquet")}):
+        inflight = {path.parent for path in self.root.glob("*/*/*/inflight")}
+        for folder in sorted({path.parent for path in self.root.glob("*/*/*/part-*.parquet")} | inflight):
             if not (folder / "stage.json").is_file():
                 self.found.lacks(f"{folder.relative_to(self.root)}: was begun and is not complete (it has no stage.json)")
+            elif folder in inflight:
+                self.found.differ(folder / "inflight", "is in a complete stage, which leaves no rollout in flight")
         return names + [
             path.parent.relative_to(self.root).as_posix() for path in sorted(self.root.glob("evaluations/*/*/*/stage.json"))
         ]

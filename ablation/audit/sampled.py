@@ -15,6 +15,15 @@ from ablation.audit.schedule import Key, dealt, rollout_seed, rollouts_of
 from ablation.audit.stages import Rows
 
 START = "start"
+NEUTRAL = {
+    "min_p": 0,
+    "min_tokens": 0,
+    "repetition_penalty": 1,
+    "presence_penalty": 0,
+    "frequency_penalty": 0,
+    "ignore_eos": True,
+}
+"""What no plan has a field for, and no rollout may have otherwise."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +104,13 @@ def check_info(rows: Rows, place: Place, tree: LockedTree, found: Findings) -> N
     for name, value in tree.plan["sampling"].items():
         if info["sampling"].get(name) != value:
             found.differ(where, f"was sampled with {name} {info['sampling'].get(name)!r}; the plan says {value!r}")
+    wanted = {name: value for name, value in tree.plan["sampling"].items() if name not in ("batch_rollouts", "top_logprobs")}
+    for text in {text for text in rows.columns["sampling"] if text}:
+        own = json.loads(text)
+        for name, value in (wanted | NEUTRAL | {"end_ids": info["end_ids"]}).items():
+            if own.get(name) != value:
+                found.differ(rows.name, f"has rollouts that were sampled with {name} {own.get(name)!r}; it should be {value!r}")
+        found.count("sampling values of rows against the plan", len(wanted) + len(NEUTRAL) + 1)
     if info["max_tokens"] != tree.plan["sampling"]["max_tokens"]:
         found.differ(where, f"was sampled with the cap {info['max_tokens']}; the plan says {tree.plan['sampling']['max_tokens']}")
     if info["schema_version"] != 1:

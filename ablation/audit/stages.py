@@ -23,6 +23,8 @@ TEXTS = ("problem", "effort", "source", "prompt_sha256", "finish_reason", "think
 NUMBERS = ("index", "seed", "prompt_length")
 TOKENS = {"token_ids": pa.int32(), "logprobs": pa.float64(), "top_entropy": pa.float64(), "top_mass": pa.float64()}
 SHARED = ("family", "arm", "stage", "update")
+LATER = ("stop_id", "sampling", "logprob_kind")
+"""Columns that rows of an earlier version do not have: null there."""
 DUST = 1e-4
 """What a probability may exceed 1 by, and a logprob 0: bfloat16 logits are rounded."""
 RETOKENIZED = 0.1
@@ -37,7 +39,7 @@ class Rows:
     """Folder below the run folder."""
     info: dict[str, Any]
     columns: dict[str, list]
-    """Of `TEXTS`, `NUMBERS` and `prompt_opens_thinking`: one list of N values each."""
+    """Of `TEXTS`, `NUMBERS`, `prompt_opens_thinking` and `LATER`: one list of N values each."""
     ends: list[int]
     tokens: dict[str, np.ndarray]
     """Of `TOKENS`: flat arrays [T]."""
@@ -90,7 +92,7 @@ def read_rows(root: Path, folder: Path, found: Findings) -> Rows | None:
             tables.append(table)
     if not tables:
         return None
-    rows = _rows(name, info, pa.concat_tables(tables))
+    rows = _rows(name, info, pa.concat_tables(tables, promote_options="default"))
     found.same(folder / "stage.json", "rollouts", content["rollouts"], len(rows), source="the parts have")
     found.count("stages")
     found.count("rollouts", len(rows))
@@ -104,6 +106,9 @@ def _rows(name: str, info: dict[str, Any], table: pa.Table) -> Rows:
         kind = str if column in TEXTS else int if column in NUMBERS else bool
         if not all(type(value) is kind for value in values):
             raise ValueError(f"column `{column}` holds something that is no {kind.__name__}")
+    columns |= {
+        column: table.column(column).to_pylist() if column in table.column_names else [None] * table.num_rows for column in LATER
+    }
     flat, ends = {}, None
     for column, kind in TOKENS.items():
         lists = table.column(column).combine_chunks()
@@ -150,7 +155,24 @@ def check_rows(rows: Rows, found: Findings) -> None:
             text = f"has finish reason `{said}`, {length} tokens of {cap} and {'an' if ended else 'no'} end token at its end"
             found.differ(rows.name, f"rollout {rows.who(row)} {text}")
     found.count("finish reasons against the last token and the cap", len(rows))
+    _check_said(rows, found)
     _check_numbers(rows, found)
+
+
+def _check_said(rows: Rows, found: Findings) -> None:
+    """The engine's word for the end token, and the kind of the logprobs, row by row; rows of an earlier version say neither."""
+    said = zip(*(rows.columns[column] for column in LATER), strict=True)
+    known = 0
+    for row, (stop_id, sampling, kind) in enumerate(said):
+        if kind is not None and kind != rows.info["logprob_kind"]:
+            found.differ(rows.name, f"rollout {rows.who(row)} has {kind} logprobs, the stage {rows.info['logprob_kind']}")
+        if not sampling and stop_id is None:
+            continue
+        known += 1
+        last = int(rows.tokens["token_ids"][rows.ends[row + 1] - 1])
+        if stop_id != (last if last in rows.info["end_ids"] else None):
+            found.differ(rows.name, f"rollout {rows.who(row)} has stop id {stop_id}, but its last token is {last}")
+    found.count("stop ids against the last token", known)
 
 
 def _check_numbers(rows: Rows, found: Findings) -> None:

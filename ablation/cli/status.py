@@ -41,7 +41,7 @@ def status(
     if as_json:
         found = {"plan": locked.digest, "run": str(root), "runner": worker, "sweeps": state.sweeps}
         found["arms"] = [asdict(arm) | {"finished": arm.finished} for arm in state.arms]
-        found["imported"] = state.imported
+        found["imported"], found["begun"] = state.imported, state.begun
         found |= {"extensions": [asdict(one) for one in state.extensions], "evaluations": [asdict(one) for one in sets]}
         typer.echo(json.dumps(found | {"next": following}))
         return
@@ -57,6 +57,8 @@ def status(
             continue
         end += f"; {arm.failed}" if arm.failed else ""
         say(f"arm      {arm.family}/{arm.arm}: {arm.updates_done} of {arm.updates} updates, {end}{_unstepped(arm)}")
+    for stage, rollouts in state.begun.items():
+        typer.echo(f"begun    {stage}: {rollouts} rollout{'s' * (rollouts != 1)} on disk")
     for one in state.extensions:
         typer.echo(f"extend   {one.family}/{one.arm}: {_extension(one, state.arms[0].updates)}")
         for update, figures in one.figures.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Any
 
 from ablation.errors import UsageError
 from ablation.problems.plain import LARGEST, fault, is_number
+from ablation.rollouts.values import NEUTRAL, RAW
 
 ALIASES = {
     "input": "prompt",
@@ -110,6 +112,10 @@ def _number(value: Any) -> str | None:
     return None if is_number(value) else "it must be a number"
 
 
+def _neutral(wanted: Any) -> Callable[[Any], str | None]:
+    return lambda value: None if value == wanted else f"only rollouts of the plan count, in which it is {json.dumps(wanted)}"
+
+
 def _whole(value: Any) -> str | None:
     fine = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
     return None if fine else "it must be a whole number from 0 on"
@@ -178,6 +184,8 @@ COLUMNS: dict[str, Callable[[Any], str | None]] = {
     "prompt_sha256": lambda value: None if isinstance(value, str) and _DIGEST.fullmatch(value) else "it must be a SHA-256 in hex",
     "prompt_length": _whole,
     "prompt_opens_thinking": _flag,
+    "logprob_kind": lambda value: None if value == RAW else "only `raw` logprobs count, of the full vocabulary at temperature 1",
     **dict.fromkeys(SETTINGS, _number),
+    **{name: _neutral(value) for name, value in NEUTRAL.items() if name != "ignore_eos"},  # it may be among the end tokens
 }
 """Column -> what is wrong with a value, None if nothing is."""

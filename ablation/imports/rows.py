@@ -182,6 +182,7 @@ def _rollout(row: Row, item: Item, wanted: Wanted, number: int) -> Rollout:
         finish_reason=finish,
         thinking_text=thinking,
         answer_text=answer,
+        stop_id=ids[-1] if finish == "stop" else None,
     )
 
 

@@ -32,6 +32,7 @@ from ablation.rollouts.store import (
     part_info,
     read_stage,
     stage_info,
+    stage_is_begun,
     stage_is_complete,
     stage_of,
     stage_parts,
@@ -190,7 +191,7 @@ def _check_gates(locked: LockedPlan, root: Path, request: Request) -> None:
     if stage_is_complete(folder):
         raise GateError(f"{folder}: {name} is there already; a stage is never replaced")
     parts = stage_parts(folder)
-    if parts and not is_imported(part_info(parts[0])):
+    if (parts and not is_imported(part_info(parts[0]))) or (not parts and stage_is_begun(folder)):
         raise GateError(f"{folder}: {name} is partly sampled; `ablation run` goes on with it")
     if run.stopped(request.family, request.arm).is_file():
         raise GateError(f"{request.family}/{request.arm}: a stop rule ended it, so it has no further stage")

@@ -53,7 +53,8 @@ class Sampling(Section):
     top_logprobs: int = Field(default=20, ge=1, le=100)
     """Most likely next tokens whose entropy and mass are stored."""
     batch_rollouts: PositiveInt = 128
-    """Rollouts sampled together. In the plan because it can change the last bits of a logit."""
+    """Rollouts in a part of a stage, and those that the local backend samples together (vLLM takes all of a stage). In the plan
+    because it can change the last bits of a logit."""
 
 
 class Family(Section):

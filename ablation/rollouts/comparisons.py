@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
+from ablation.rollouts.journal_chain import SAMPLED
+
 OPENED = "evaluation_opened"
 SIDES = ("reference", "subject")
 
@@ -42,9 +44,7 @@ def comparison_hours(
     source, times = _sampled_for(events, set_name, subject), [] if until is None else [until]
     for side, own in (("reference", source), ("subject", subject)):
         stage = stage_name(set_name, own, side)
-        parts = [
-            event for event in events if event.get("stage") == stage and event.get("event") in ("part_written", "stage_sampled")
-        ]
+        parts = [event for event in events if event.get("stage") == stage and event.get("event") in SAMPLED]
         begun = [event for event in _opened(events, set_name, own) if event["there"][side] == 0]
         if not parts:
             continue

@@ -110,6 +110,14 @@ class RunFolder:
         """`stage.json` of every complete stage, evaluations included, by name."""
         return sorted([*self.root.glob("*/*/*/stage.json"), *self.root.glob("evaluations/*/*/*/stage.json")])
 
+    def begun_stages(self) -> list[Path]:
+        """Folders of stages that have rollouts and are not complete, evaluations included, by name."""
+        found = set()
+        for stages in ("*/*/*", "evaluations/*/*/*"):
+            found |= {path.parent for path in self.root.glob(f"{stages}/part-*.parquet")}
+            found |= {path.parent.parent for path in self.root.glob(f"{stages}/inflight/part-*.jsonl")}
+        return sorted(folder for folder in found if not stage_file(folder).is_file())
+
 
 def stage_file(stage: Path) -> Path:
     """Written last: a stage folder without it is not complete."""

@@ -23,7 +23,9 @@ from ablation.rollouts.folder import RunFolder
 
 COMPLETED = ("stage_sampled", "stage_imported", "stage_reused")
 """Events of a complete stage."""
-PROGRESS = ("part_written", *COMPLETED, "update_trained")
+SAMPLED = ("stage_streamed", "part_written", "stage_sampled")
+"""Events of rollouts that come onto the disk."""
+PROGRESS = (*SAMPLED, *COMPLETED, "update_trained")
 """Events after which somebody may have seen how the run goes."""
 
 

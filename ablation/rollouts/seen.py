@@ -47,7 +47,7 @@ def seen_so_far(root: Path, journal: JournalState) -> tuple[str, str]:
     for event in journal.events:
         if event["event"] in PROGRESS:
             return "progress", f"the journal's first {event['event']} is of {event['time']}"
-    part = next(iter(sorted(root.glob("*/*/*/part-*.parquet"))), None)
+    part = next(iter(sorted([*root.glob("*/*/*/part-*.parquet"), *root.glob("*/*/*/inflight/part-*.jsonl")])), None)
     if part is not None:
         return "progress", f"{part} exists"
     return "nothing", "nothing has been sampled"

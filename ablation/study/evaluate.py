@@ -24,7 +24,7 @@ from ablation.rollouts.comparisons import OPENED, SIDES, comparison_hours, earli
 from ablation.rollouts.folder import RunFolder, measures_file, stage_file
 from ablation.rollouts.grades import grades_of
 from ablation.rollouts.outcomes import Outcomes, outcomes
-from ablation.rollouts.store import part_info, read_stage, stage_is_complete, stage_parts
+from ablation.rollouts.store import part_info, read_stage, stage_is_begun, stage_is_complete, stage_parts
 from ablation.study.deviations import take_up_deviations
 from ablation.study.evaluate_sets import SampledSet, copy_set, find_set, read_set
 from ablation.study.evaluate_subject import Subject, find_subject
@@ -156,13 +156,14 @@ class Comparison:
     def check(self, reuse: str | None) -> None:
         """Raise if it cannot be sampled so, before anything of it is said or done."""
         self._check_reuse(reuse)
-        if stage_parts(self.reference) or stage_parts(self.own):
+        if stage_is_begun(self.reference) or stage_is_begun(self.own):
             self._check_day()
 
     def sample(self, opened: Deviation | None, reuse: str | None) -> None:
         """Both stages, the reference first."""
         name, subject = self.chosen.name, self.subject
-        there = {side: len(stage_parts(folder)) for side, folder in zip(SIDES, (self.reference, self.own), strict=True)}
+        folders = dict(zip(SIDES, (self.reference, self.own), strict=True))
+        there = {side: len(stage_parts(folder)) or int(stage_is_begun(folder)) for side, folder in folders.items()}
         told = {"set": name, "subject": subject.name, "reference": START, "reused": reuse}
         self.journal.append(OPENED, **told, deviation=None if opened is None else opened.number, there=there)
         if not stage_is_complete(self.reference):
@@ -211,7 +212,7 @@ class Comparison:
         """Raise `UsageError` if the reference was begun another way than this command would make it, `IncompleteError` if there
         is none of `reuse` to take over.
         """
-        if not stage_parts(self.reference):
+        if not stage_is_begun(self.reference):
             if reuse is not None and not stage_is_complete(self.run.evaluated_reference(self.chosen.name, reuse)):
                 self._no_reference(reuse)
             return

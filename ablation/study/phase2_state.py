@@ -15,7 +15,7 @@ from ablation.rollouts.blind_record import UNSEALED, BlindFolder
 from ablation.rollouts.comparisons import OPENED
 from ablation.rollouts.folder import RunFolder
 from ablation.rollouts.journal_chain import read_journal
-from ablation.rollouts.store import stage_is_complete, stage_parts
+from ablation.rollouts.store import stage_is_begun, stage_is_complete
 from ablation.study.phase_gates import GATE_OF
 
 READ_SETS = ("held-out", "safety")
@@ -97,4 +97,4 @@ def _is_model(subject: str, arms: Container[str]) -> bool:
 
 
 def _presence(folder: Path) -> str:
-    return "yes" if stage_is_complete(folder) else "partly" if stage_parts(folder) else "no"
+    return "yes" if stage_is_complete(folder) else "partly" if stage_is_begun(folder) else "no"

@@ -85,6 +85,8 @@ class StageWriter:
             if len(rollouts) == len(self.batch(number)):
                 self._write_part(number, [rollouts[place] for place in self.batch(number)])
                 continue
+            if not inflight_folder(self.folder).exists():
+                self._journal.append("stage_streamed", stage=self._title)  # the first event of the stage, before a part is
             append_rollouts(inflight_file(self.folder, number), self.info, list(rollouts.values()))
             self._logged[number] |= rollouts.keys()
             self._write_if_whole(number)

@@ -13,8 +13,9 @@ from ablation.plan.extension import FIRST_STABLE, extension_family
 from ablation.plan.model import Plan
 from ablation.rollouts.folder import RunFolder
 from ablation.rollouts.imported import is_imported
+from ablation.rollouts.inflight import rollouts_on_disk
 from ablation.rollouts.journal_chain import read_journal
-from ablation.rollouts.store import stage_info, stage_is_complete, stage_parts
+from ablation.rollouts.store import stage_info, stage_is_begun, stage_is_complete
 from ablation.study.updates import STEPPED
 
 
@@ -71,12 +72,22 @@ class RunState:
     """Of every arm that the plan names for it, and of every other one that has been extended."""
     imported: list[str] = field(default_factory=list)
     """`family/arm/stage` of every stage that was sampled elsewhere."""
+    begun: dict[str, int] = field(default_factory=dict)
+    """Stage that is not complete -> its rollouts on disk, in parts or in flight."""
 
 
 def _presence(folder: Path) -> str:
     if stage_is_complete(folder):
         return "yes"
-    return "partly" if stage_parts(folder) else "no"
+    return "partly" if stage_is_begun(folder) else "no"
+
+
+def _on_disk(folder: Path) -> int:
+    """Rollouts of a stage that is not complete; none where a part cannot be read, which is the runner's to refuse."""
+    try:
+        return rollouts_on_disk(folder)
+    except IntegrityError:
+        return 0
 
 
 def run_state(plan: Plan, root: Path, deviations: Sequence[Deviation] = ()) -> RunState:
@@ -92,7 +103,8 @@ def run_state(plan: Plan, root: Path, deviations: Sequence[Deviation] = ()) -> R
     sweeps = {family: _presence(run.sweep(family)) for family in plan.families}
     folders = [path.parent for path in run.stage_files()]
     imported = [one.relative_to(root).as_posix() for one in folders if _is_imported(one)]
-    return RunState(root, sweeps, arms, _extensions(run, plan, deviations), imported)
+    begun = {folder.relative_to(root).as_posix(): _on_disk(folder) for folder in run.begun_stages()}
+    return RunState(root, sweeps, arms, _extensions(run, plan, deviations), imported, begun)
 
 
 def _arm_state(run: RunFolder, plan: Plan, family: str, arm: str, events: Sequence[dict]) -> ArmState:

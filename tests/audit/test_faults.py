@@ -448,6 +448,26 @@ FORGED = {
         lambda root: edit_info(root / READOUT, think_close_id=7),
         "think_close_id is 7, in main/start/sweep 2: they cannot be compared",
     ),
+    "stop id of another token": (
+        row_fault(READOUT, lambda rows: rows[0].update(stop_id=4)),
+        r"rollout p\d+@\w+ #0 has stop id 4, but its last token is 3",
+    ),
+    "a repetition penalty": (
+        row_fault(READOUT, lambda rows: rows[0].update(sampling=rows[0]["sampling"].replace('penalty":1.0', 'penalty":1.1'))),
+        r"has rollouts that were sampled with repetition_penalty 1\.1; it should be 1",
+    ),
+    "an end token that ended nothing": (
+        row_fault(READOUT, lambda rows: rows[0].update(sampling=rows[0]["sampling"].replace('eos":true', 'eos":false'))),
+        "sampled with ignore_eos False; it should be True",
+    ),
+    "a temperature of one row": (
+        row_fault(READOUT, lambda rows: rows[0].update(sampling=rows[0]["sampling"].replace('ture":1.0', 'ture":0.6'))),
+        r"sampled with temperature 0\.6; it should be 1",
+    ),
+    "a row of another kind of logprob": (
+        row_fault(READOUT, lambda rows: rows[0].update(logprob_kind="processed")),
+        "has processed logprobs, the stage raw",
+    ),
     "processed logprobs": (lambda root: edit_info(root / READOUT, logprob_kind="processed"), "logprob_kind is 'processed'"),
     "weights of a checkpoint": (
         replaced(f"{UPDATE}/checkpoint/adapter_model.safetensors", b"\x00\x00\x08\x43", b"\x00\x00\x09\x43"),

@@ -19,6 +19,7 @@ from ablation.problems.problem import load_problems
 from ablation.rollouts.folder import RunFolder, part_file
 from ablation.rollouts.schema import Rollout, StageInfo
 from ablation.rollouts.store import finish_stage, write_part
+from ablation.rollouts.values import values_in_effect, values_text
 from ablation.study.grading import grade_stage
 from ablation.study.journal import Journal
 from ablation.study.schedule import plan_cells, rollout_seed
@@ -103,6 +104,8 @@ def _stage(run: RunFolder, locked: LockedPlan, family: str, arm: str) -> None:
         sampling=plan.sampling.model_dump(),
         engine={"name": "made up"},
     )
+    sampling = plan.sampling
+    values = values_text(values_in_effect(sampling.temperature, sampling.top_p, sampling.top_k, CAP, (END,)))
     rng = np.random.default_rng(STAGES.index((family, arm)))
     seed = plan.families[family].seed
     items = [(cell, index) for cell in plan_cells(plan) for index in range(plan.training.rollouts_per_cell)]
@@ -135,6 +138,8 @@ def _stage(run: RunFolder, locked: LockedPlan, family: str, arm: str) -> None:
                     finish_reason="stop" if ids[-1] == END else "length",
                     thinking_text=thinking,
                     answer_text=answer,
+                    stop_id=END if ids[-1] == END else None,
+                    sampling=values,
                 )
             )
         path = part_file(folder, number)

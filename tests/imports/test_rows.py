@@ -70,6 +70,9 @@ def row_without(*names):
         (row_with(logprobs=[-(10**400)] * 15), "logprobs: found .* none above 0"),
         (row_with(top_entropy=[10**400] * 15), "top_entropy: found .* from 0 on"),
         (row_with(temperature=10**400), "temperature: found 1000.*; it must be a number"),
+        (row_with(repetition_penalty=1.1), "repetition_penalty: found 1.1; only rollouts of the plan count, in which it is 1.0"),
+        (row_with(min_p=0.05), "min_p: found 0.05; only rollouts of the plan count, in which it is 0.0"),
+        (row_with(logprob_kind="processed"), "logprob_kind: found 'processed'; only `raw` logprobs count, of the full vocabulary"),
         (row_with(prompt=[1]), r"prompt: found \[1\]; each message must be an object"),
         (row_with(prompt=[{"role": "user", "content": 5}]), "prompt: found .*; each message must be an object whose `content` is"),
         (row_with(prompt=[{"role": "user", "content": [{"text": 5}]}]), "prompt: found .*; each message must be an object"),
@@ -307,3 +310,14 @@ def test_rows_of_the_wanted_list_can_be_filled_in(locked):
         (row["problem"], row["effort"], row["index"], row["seed"]) for row in given_rows(locked)
     ]
     assert listed[0]["prompt"] == "0?"
+
+
+def test_rows_say_where_they_stopped_and_not_what_is_not_known_of_their_sampling(locked):
+    rows = given_rows(locked)
+    rows[0] |= {"repetition_penalty": 1.0, "min_p": 0, "logprob_kind": "raw"}
+    bring(locked, rows)
+    run = locked.path.parents[1] / "runs" / "small"
+    stage = read_stage(next(run.glob("*/*/*/stage.json")).parent)
+    assert {one.stop_id for one in stage.rollouts() if one.finish_reason == "stop"} == {3}
+    assert {one.stop_id for one in stage.rollouts() if one.finish_reason == "length"} <= {None}
+    assert stage.sampling.values == [""]

@@ -1,10 +1,13 @@
 from ablation.files import write_folder, write_json
 from ablation.plan.deviations import Deviation, pause_gate
 from ablation.plan.model import Plan
-from ablation.rollouts.folder import RunFolder, stage_file
+from ablation.rollouts.folder import RunFolder, inflight_file, part_file, stage_file
+from ablation.rollouts.inflight import append_rollouts
+from ablation.rollouts.store import finish_stage, write_part
 from ablation.study.journal import Journal
 from ablation.study.state import run_state
 
+from ..rollouts.build import END, info, rollout
 from .mini import mini_tree
 
 
@@ -104,3 +107,24 @@ def test_a_command_that_failed_is_told_until_its_update_is_trained(tmp_path):
     )
     assert tell("update_trained") is None
     journal.close()
+
+
+def test_rollouts_of_stages_that_are_not_complete_are_counted_in_parts_and_in_flight(tmp_path):
+    run, sweep, update = RunFolder(tmp_path), info(), info(arm="XK", stage="update", update=1)
+    folder = run.sweep("main")
+    write_part(part_file(folder, 0), sweep, [rollout(sweep, [5, END], index=index) for index in range(3)])
+    append_rollouts(inflight_file(folder, 1), sweep, [rollout(sweep, [5, END], index=3)])
+    append_rollouts(inflight_file(folder, 1), sweep, [rollout(sweep, [5, END], index=4)])
+    append_rollouts(inflight_file(run.update("main", "XK", 1), 0), update, [rollout(update, [5, END])])
+    found = state(tmp_path)
+    assert found.begun == {"main/XK/update-1": 1, "main/start/sweep": 5}
+    assert found.sweeps == {"main": "partly", "replication": "no"}
+    log = inflight_file(folder, 1)
+    log.write_bytes(log.read_bytes() + b'{"family":"ma')  # a runner is at work on it
+    assert state(tmp_path).begun["main/start/sweep"] == 5
+    write_part(part_file(folder, 1), sweep, [rollout(sweep, [5, END], index=index) for index in (3, 4)])
+    assert state(tmp_path).begun["main/start/sweep"] == 5  # the log is a part by now
+    log.unlink()
+    log.parent.rmdir()
+    finish_stage(folder, sweep, ["part-000.parquet", "part-001.parquet"])
+    assert state(tmp_path).begun == {"main/XK/update-1": 1}

@@ -11,6 +11,7 @@ from ablation.plan.lock import LockedPlan, lock_plan, verify_lock
 from ablation.rollouts.folder import RunFolder
 from ablation.rollouts.schema import Rollout, StageInfo
 from ablation.rollouts.store import finish_stage, write_part
+from ablation.rollouts.values import values_in_effect, values_text
 from ablation.seeds import derive_seed
 from ablation.study.journal import Journal
 
@@ -97,6 +98,7 @@ def rollout(info: StageInfo, problem: str, effort: str, index: int, kind: str, l
         "loop": [*[20, 21, 22, 23, 24, 25] * 8, CLOSE, DIGITS + gold, END],
     }[kind]
     seed = {"main": 1, "replication": 2}.get(info.family, 3)
+    sampling = {name: info.sampling[name] for name in ("temperature", "top_p", "top_k")}
     return Rollout(
         family=info.family,
         arm=info.arm,
@@ -117,6 +119,8 @@ def rollout(info: StageInfo, problem: str, effort: str, index: int, kind: str, l
         finish_reason="length" if kind == "cut" else "stop",
         thinking_text="",
         answer_text={"cut": "", "wrong": "9"}.get(kind, str(gold)),
+        stop_id=None if kind == "cut" else END,
+        sampling=values_text(values_in_effect(**sampling, max_tokens=info.max_tokens, end_ids=info.end_ids)),
     )
 
 
