@@ -36,7 +36,10 @@ LUCK = 1e-9
 """Probability, at most, that a right engine is refused for what it sampled."""
 MOST_EXCLUDED = 0.02
 """Share of sampled tokens that the trainer's own top-k and top-p would exclude: near a border, last bits decide."""
-HINT = "Nothing of the plan was sampled. Until vLLM does what the trainer computes, only `policy: {backend: local}` can run it."
+HINT = (
+    "Nothing of the plan was sampled. Versions of vLLM differ in what they take: try another one, or `policy.vllm.eager: true`. "
+    "Until vLLM does what the trainer computes, only `policy: {backend: local}` can run the plan."
+)
 
 
 def preflight(policy: VllmPolicy) -> dict[str, Any]:
@@ -67,12 +70,25 @@ def _memory(policy: VllmPolicy) -> dict[str, Any]:
     longest = max(len(prompt) for prompt in policy.prompts) + policy.values.max_tokens
     tokens, context = policy.engine.facts["kv_tokens"], policy.engine.facts["context"]
     if longest > context:
-        raise UsageError(f"policy.vllm.context: {context} tokens; the longest prompt and `sampling.max_tokens` need {longest}")
+        raise UsageError(
+            f"policy.vllm.context: {context} tokens; the longest prompt and `sampling.max_tokens` need {longest}",
+            hint="Plan a longer context, if the model was made for it, or a lower cap. Nothing was sampled.",
+        )
     if longest > tokens:
         raise UsageError(
-            f"policy.vllm.kv_cache_gb: holds {tokens} tokens; the longest prompt and `sampling.max_tokens` need {longest}"
+            f"policy.vllm.kv_cache_gb: holds {tokens} tokens; the longest prompt and `sampling.max_tokens` need {longest}",
+            hint=f"At least {_more(policy, longest / tokens)} GB hold one such rollout. Nothing was sampled.",
         )
     return {"longest_rollout": longest, "kv_tokens": tokens, "longest_at_once": tokens // longest}
+
+
+def _more(policy: VllmPolicy, factor: float) -> str:
+    """The plan's KV cache times `factor`, rounded up to two digits."""
+    vllm = policy.plan.policy.vllm
+    assert vllm is not None
+    need = vllm.kv_cache_gb * factor
+    step = 10 ** (math.floor(math.log10(need)) - 1)
+    return f"{math.ceil(need / step) * step:g}"
 
 
 def _base(policy: VllmPolicy) -> dict[str, float]:
@@ -128,7 +144,7 @@ def _bounded(policy: VllmPolicy, compared: Compared, when: str) -> None:
         return
     why = "it is another model, another adapter, or not what the trainer computes"
     if compared.processed:
-        why = "they are logprobs after temperature, top-k and top-p, and raw ones are needed"
+        why = "they are logprobs after temperature, top-k and top-p, and raw ones are needed (`logprobs_mode: raw_logprobs`)"
     raise IntegrityError(
         f"preflight: {when} vLLM's logprobs are {compared.mismatch:.2g} nats from the trainer's in the mean over "
         f"{len(compared.sampler)} tokens; the bound is {policy.bound:g}: {why}",
@@ -163,7 +179,7 @@ def _frequencies(policy: VllmPolicy) -> dict[str, float]:
         raise IntegrityError(
             f"preflight: {words} are 10^{evidence[name] / math.log(10):.0f} times likelier {name} than under the plan's sampling "
             "values: vLLM samples with other ones (from the model's folder?)",
-            hint=HINT,
+            hint="Remove generation_config.json from the model's folder, or look at how the server was started. " + HINT,
         )
     same = [np.array_equal(one.token_ids, other.token_ids) for one, other in zip(first[:AGAIN], again, strict=True)]
     return {
