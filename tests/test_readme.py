@@ -6,6 +6,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGES = [
     *("README.md", "plans/README.md", "runs/README.md", "runs/records/smollm2/README.md"),
+    "runs/records/smollm2-vllm/README.md",
     *("ablation/assets/README.md", "ablation/training/weightings/README.md"),
 ]
 
@@ -37,11 +38,20 @@ def test_every_command_that_is_shown_exists(page):
         assert {word for word in words if word.startswith("--")} <= known, f"{page}: {line}"
 
 
-def test_the_record_in_the_repository_is_judged_as_its_page_says():
+@pytest.mark.parametrize("record", ["smollm2", "smollm2-vllm"])
+def test_a_record_in_the_repository_is_judged_as_its_page_says(record):
     from ablation.plan.lock import verify_lock
     from ablation.verdict.run import judge_run
 
-    root = ROOT / "runs" / "records" / "smollm2"
-    found = judge_run(root, verify_lock(root / "plan.yaml"))
+    root = ROOT / "runs" / "records" / record
+    locked = verify_lock(root / "plan.yaml")
+    page = (root / "README.md").read_text()
+    found = judge_run(root, locked)
+    assert locked.lock.digest in page
     assert found.label == "NOT_REPLICATED"
     assert {reason.code for reason in found.reasons} == {"CONTROL_NOT_DAMAGED"}
+    sweeps = found.as_json()["sweeps"]
+    for arm in found.as_json()["arms"]:
+        clean, truncated, looping = (arm["measures"][name] for name in ("clean", "truncated", "looping"))
+        change = clean - sweeps[arm["family"]]["clean"]
+        assert f"| {arm['family']} | {arm['arm']} | {clean} ({change:+}) | {truncated} | {looping} |" in page
