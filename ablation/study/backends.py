@@ -18,6 +18,7 @@ from ablation.study.environment import engine
 from ablation.study.machine import SERVER_KEY, Machine
 
 if TYPE_CHECKING:
+    from ablation.policy.local import LocalPolicy
     from ablation.policy.vllm.messages import EngineSettings
     from ablation.policy.vllm.server import ServerClient
     from ablation.study.offline import Offline
@@ -112,7 +113,7 @@ def _with_vllm(
     ids = [prompts[cell].ids for cell in prompts.cells]
     if offline is None:
         reporter.say("looking at the vLLM server")
-        client = _server(plan, engine_settings(plan, folders.base), ids, machine)
+        client = _server(plan, engine_settings(plan, folders.base), ids, trainer, machine)
     else:
         client = offline.turns(trainer)
     try:
@@ -135,11 +136,14 @@ def _with_vllm(
     return policy, record | policy.engine_record(), {"machine": machine.record(), **proof}
 
 
-def _server(plan: Plan, settings: EngineSettings, prompts: Sequence[Sequence[int]], machine: Machine) -> ServerClient:
+def _server(
+    plan: Plan, settings: EngineSettings, prompts: Sequence[Sequence[int]], trainer: LocalPolicy, machine: Machine
+) -> ServerClient:
     from ablation.policy.vllm.server import ServerClient
     from ablation.policy.vllm.server_checks import Needs
 
     assert plan.policy.vllm is not None and machine.server is not None
     longest = max(len(prompt) for prompt in prompts) + plan.sampling.max_tokens
-    needs = Needs(settings.lora_rank, settings.top_logprobs, plan.policy.vllm.context, longest, tuple(prompts[0]))
+    vocabulary = trainer.causal.get_input_embeddings().num_embeddings
+    needs = Needs(settings.lora_rank, settings.top_logprobs, plan.policy.vllm.context, longest, tuple(prompts[0]), vocabulary)
     return ServerClient(machine.server, settings, needs, folder=machine.server_folder, key=os.environ.get(SERVER_KEY) or None)

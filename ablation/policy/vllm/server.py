@@ -44,7 +44,7 @@ class ServerClient:
         Raises `UsageError` if it cannot be reached or cannot sample as `needs` says, with how to start it.
         """
         need_client()
-        self.settings = settings
+        self.settings, self._needs = settings, needs
         self._run = f"ablation-{secrets.token_hex(6)}"  # no other client's adapters and cached prompts have it in their names
         self._loaded: Adapter | None = None
         self._count = 0
@@ -83,7 +83,8 @@ class ServerClient:
         if isinstance(request, Load):
             await self._load(link, request.adapter)
         elif isinstance(request, Sample):
-            await Sampling(link, self._name(request.adapter), self._run, request, told).run(self.settings.sequences)
+            name = self._name(request.adapter)
+            await Sampling(link, name, self._run, self._needs.vocabulary, request, told).run(self.settings.sequences)
         else:
             raise EngineRefused(f"a server does not do `{type(request).__name__.lower()}`")
 

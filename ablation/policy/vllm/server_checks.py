@@ -29,13 +29,15 @@ _METRICS = {"kv_block": "block_size", "kv_tokens": "kv_cache_size_tokens", "pref
 
 @dataclass(frozen=True)
 class Needs:
-    """What a plan needs of a server. `prompt`: ids of the model's tokenizer; `tokens`: of the longest rollout and its prompt."""
+    """What a plan needs of a server. `prompt`: ids of the model's tokenizer; `tokens`: of the longest rollout and its prompt;
+    `vocabulary`: how many tokens the trained model has."""
 
     rank: int
     top_logprobs: int
     context: int | None
     tokens: int
     prompt: tuple[int, ...]
+    vocabulary: int
 
     @property
     def hint(self) -> str:
@@ -189,7 +191,7 @@ async def _obeys(link: Link, served: Served, needs: Needs) -> str:
 
 
 async def _probe(link: Link, served: Served, needs: Needs, seed: int, values: SamplingValues) -> Reply:
-    reply = Reply(0, needs.prompt, values)
+    reply = Reply(0, needs.prompt, values, needs.vocabulary)
     body = generate_request(served.model, needs.prompt, seed, values, "ablation-check")
     try:
         async with asyncio.timeout(link.patience.answer), aclosing(link.events(GENERATE, body)) as events:

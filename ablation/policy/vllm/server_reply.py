@@ -64,8 +64,9 @@ def salt_of(adapter: Adapter | None, run: str) -> str:
 class Reply:
     """One rollout that comes in."""
 
-    def __init__(self, key: int, prompt: tuple[int, ...], values: SamplingValues) -> None:
-        self.key, self.prompt, self.values = key, prompt, values
+    def __init__(self, key: int, prompt: tuple[int, ...], values: SamplingValues, vocabulary: int) -> None:
+        """`vocabulary`: ids of tokens are below it."""
+        self.key, self.prompt, self.values, self._vocabulary = key, prompt, values, vocabulary
         self.token_ids: list[int] = []
         self._logprobs: list[float] = []
         self._top: list[list[float]] = []
@@ -124,6 +125,8 @@ class Reply:
     def _take_token(self, token: Any, place: Any) -> None:
         if not _is_id(token):
             raise Passing("the server sent a token id that is none")
+        if token >= self._vocabulary:
+            raise Passing(f"the server sampled token {token}, and the model has {self._vocabulary}: it is another model")
         if not isinstance(place, dict) or place.get("token_id") != token:
             raise Passing("the logprobs are of other tokens than those that were sampled")
         logprob, top = place.get("logprob"), place.get("top_logprobs")

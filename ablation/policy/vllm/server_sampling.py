@@ -31,10 +31,11 @@ class _Try:
 
 
 class Sampling:
-    """Carries out one `Sample`. `model`: the name of base or adapter at the server; `run`: a word that no other client has."""
+    """Carries out one `Sample`. `model`: the name of base or adapter at the server; `run`: a word that no other client has;
+    `vocabulary`: how many tokens there are."""
 
-    def __init__(self, link: Link, model: str, run: str, request: Sample, told: Told | None) -> None:
-        self.link, self.model, self.request = link, model, request
+    def __init__(self, link: Link, model: str, run: str, vocabulary: int, request: Sample, told: Told | None) -> None:
+        self.link, self.model, self.request, self._vocabulary = link, model, request, vocabulary
         self._salt, self._told, self._patience = salt_of(request.adapter, run), told, link.patience
         self._open: Iterator[tuple[int, tuple[int, ...], int]] = iter(request.rows)
         self._tries: set[_Try] = set()
@@ -84,7 +85,7 @@ class Sampling:
 
     async def _try(self, key: int, prompt: tuple[int, ...], seed: int) -> Reply:
         body = generate_request(self.model, prompt, seed, self.request.values, self._salt)
-        reply = Reply(key, prompt, self.request.values)
+        reply = Reply(key, prompt, self.request.values, self._vocabulary)
         attempt: _Try | None = None
         try:
             async with asyncio.timeout(None) as scope:

@@ -172,3 +172,52 @@ def server_engine(base, tmp_path_factory):
         yield server.address
     finally:
         server.close()
+
+
+@pytest.fixture(scope="session", params=["stand-in", "vllm"])
+def upstream(request):
+    """One proxy before one server."""
+    from tests.policy.vllm.middle import Middle
+    from tests.policy.vllm.stand_in import StandIn
+
+    if request.param == "stand-in":
+        found = StandIn()
+    elif find_spec("vllm") is None:
+        pytest.skip("vLLM is not installed")
+    else:
+        found = request.getfixturevalue("server_engine")
+    middle = Middle(found)
+    yield middle
+    middle.close()
+
+
+@pytest.fixture
+def middle(upstream):
+    upstream.forget()
+    yield upstream
+    upstream.forget()
+
+
+@pytest.fixture
+def connect(middle):
+    from ablation.policy.vllm.server import ServerClient
+    from tests.policy.vllm.server_tools import NEEDS, QUICK, settings
+
+    clients = []
+
+    def connect(sequences=8, needs=None, key=None, folder=None, **patience):
+        found = ServerClient(
+            middle.address,
+            settings(sequences),
+            needs or NEEDS,
+            folder=folder,
+            key=key,
+            patience=replace(QUICK, **patience),
+        )
+        clients.append(found)
+        return found
+
+    yield connect
+    middle.forget()
+    for client in clients:
+        client.close()

@@ -13,7 +13,7 @@ from ablation.policy.vllm.server_checks import Needs
 from ablation.policy.vllm.server_http import Patience, checked_key, on_loopback, server_root
 
 SETTINGS = EngineSettings("base", "float32", 512, 8, 2048, 1, 1, True, 1, 8, 20)
-NEEDS = Needs(8, 20, None, 80, (3, 4))
+NEEDS = Needs(8, 20, None, 80, (3, 4), 40)
 
 
 @pytest.mark.parametrize(
