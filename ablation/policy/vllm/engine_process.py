@@ -138,6 +138,8 @@ class Engine:
             # A prompt in pieces draws from its seed's stream for each piece: the CPU build breaks over it, a GPU winds it back.
             enable_chunked_prefill=False,
             kv_cache_memory_bytes=settings.kv_cache_bytes,
+            # The cache's size is given, so this decides nothing; with its default vLLM does not start on a GPU beside a trainer.
+            gpu_memory_utilization=0.01,
             tensor_parallel_size=settings.tensor_parallel,
             enforce_eager=settings.eager,
             enable_prefix_caching=settings.prefix_caching,
