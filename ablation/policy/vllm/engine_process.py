@@ -126,7 +126,8 @@ class Engine:
         self.settings = settings
         self.loaded: Adapter | None = None
         self._count = 0
-        cpu_lora.install()
+        if settings.tensor_parallel == 1:  # else the layers are in processes that vLLM starts, and those compute its own way
+            cpu_lora.install()
         arguments = EngineArgs(
             model=settings.model,
             skip_tokenizer_init=True,
