@@ -8,13 +8,17 @@ from typing import Annotated, Any
 
 import typer
 
+from ablation.cli.complete import subjects
 from ablation.study.blind_run import BlindRun, find_comparison
 
 __all__ = ["JSON", "KEY", "PLAN", "RATER", "RUN", "SET", "SUBJECT", "BlindRun", "find_comparison", "print_json"]
 
 SET = Annotated[str, typer.Argument(metavar="SET", help="held-out: pairs of answers; safety: single answers to label.")]
 SUBJECT = Annotated[
-    str, typer.Option("--subject", metavar="ARM@UPDATES", help="The checkpoint that was compared, for instance N@5.")
+    str,
+    typer.Option(
+        "--subject", metavar="ARM@UPDATES", help="The checkpoint that was compared, for instance N@5.", autocompletion=subjects
+    ),
 ]
 PLAN = Annotated[Path | None, typer.Option("--plan", help="The locked plan. Left out: the only locked one in plans/.")]
 RUN = Annotated[Path | None, typer.Option("--run", help="The run folder. Left out: runs/NAME.")]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from ablation.cli.complete import sets, subjects
 from ablation.cli.machine_options import Server, ServerFolder, Turns
 
 if TYPE_CHECKING:
@@ -16,8 +17,12 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    set_name: str = typer.Argument(..., metavar="SET", help="held-out, never-used, selection, main, agent or safety."),
-    subject: str = typer.Option(..., "--subject", metavar="ARM@UPDATES", help="The checkpoint to compare, for instance N@5."),
+    set_name: str = typer.Argument(
+        ..., metavar="SET", help="held-out, never-used, selection, main, agent or safety.", autocompletion=sets
+    ),
+    subject: str = typer.Option(
+        ..., "--subject", metavar="ARM@UPDATES", help="The checkpoint to compare, for instance N@5.", autocompletion=subjects
+    ),
     reference: str = typer.Option("start", "--reference", help="What it is compared with: the starting model."),
     reuse: str = typer.Option(
         None,

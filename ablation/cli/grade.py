@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from ablation.cli.complete import arms_of_run
 from ablation.cli.say import say
 from ablation.rollouts.folder import START
 
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 def grade(
     plan: Path = typer.Option(None, "--plan", help="The locked plan. Left out: the only locked one in plans/."),
     run: Path = typer.Option(None, "--run", help="The run folder; alone it is graded by its own copy of the plan."),
-    arm: list[str] = typer.Option(None, "--arm", help="Only this arm (`start`: sweeps and references); may be repeated."),
+    arm: list[str] = typer.Option(
+        None, "--arm", help="Only this arm (`start`: sweeps and references); may be repeated.", autocompletion=arms_of_run
+    ),
     stage: str = typer.Option(
         None, "--stage", help="Only these stages: sweep, readout, update, check, one like update-2, or a set."
     ),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import typer
 
+from ablation.cli.complete import arms, families
 from ablation.cli.say import say
 
 
@@ -15,8 +16,8 @@ def import_rollouts(
         None, metavar="FILE...", help="JSON Lines, Parquet or Inspect logs (.eval); all of one stage."
     ),
     stage: str = typer.Option(..., "--stage", help="sweep (the starting model), readout, or update."),
-    arm: str = typer.Option(None, "--arm", help="Whose readout or update this is."),
-    family: str = typer.Option(None, "--family", help="The set of seeds. Left out: the plan's first."),
+    arm: str = typer.Option(None, "--arm", help="Whose readout or update this is.", autocompletion=arms),
+    family: str = typer.Option(None, "--family", help="The set of seeds. Left out: the plan's first.", autocompletion=families),
     update: int = typer.Option(None, "--update", help="Which update, with --stage update."),
     plan: Path = typer.Option(None, "--plan", help="The locked plan. Left out: the only locked one in plans/."),
     run: Path = typer.Option(None, "--run", help="The run folder. Left out: runs/NAME."),

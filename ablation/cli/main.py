@@ -28,6 +28,7 @@ from ablation.cli import (
     problems,
     report,
     run,
+    show,
     status,
     track,
     verdict,
@@ -81,6 +82,7 @@ app.add_typer(problems.app, name="problems")
 app.command("prepare")(prepare.prepare)
 app.command("report")(report.report)
 app.command("run")(run.run)
+app.command("show")(show.show)
 app.command("status")(status.status)
 app.command("track")(track.track)
 app.command("verdict")(verdict.verdict)
@@ -96,8 +98,12 @@ def _version(asked: bool) -> None:
 
 
 @app.callback()
-def _root(version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version.")) -> None:
-    pass
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+    no_color: bool = typer.Option(False, "--no-color", help="No colours, as with NO_COLOR in the environment."),
+) -> None:
+    if no_color:
+        os.environ["NO_COLOR"] = "1"
 
 
 def main() -> NoReturn:

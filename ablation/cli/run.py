@@ -12,15 +12,20 @@ from pathlib import Path
 
 import typer
 
+from ablation.cli.complete import arms, families, trackers
 from ablation.cli.json_errors import print_json_error
 from ablation.cli.machine_options import Server, ServerFolder, Turns
 from ablation.cli.track import TRACK_HELP
 
 
 def run(
-    arm: str = typer.Option(None, "--arm", help="Run this arm: sweep (if its family has none), updates, readout."),
+    arm: str = typer.Option(
+        None, "--arm", help="Run this arm: sweep (if its family has none), updates, readout.", autocompletion=arms
+    ),
     every: bool = typer.Option(False, "--all", help="Run every arm in plan order, then the replication."),
-    family: str = typer.Option(None, "--family", help="The family to run --arm in. Left out: the plan's first."),
+    family: str = typer.Option(
+        None, "--family", help="The family to run --arm in. Left out: the plan's first.", autocompletion=families
+    ),
     continue_to: int = typer.Option(
         None, "--continue-to", metavar="UPDATE", min=1, help="Extend --arm to this update, as the plan's `extension` says."
     ),
@@ -29,7 +34,7 @@ def run(
     turns: Turns = None,
     server: Server = None,
     server_folder: ServerFolder = None,
-    track: list[str] = typer.Option([], "--track", metavar="TRACKER", help=TRACK_HELP),
+    track: list[str] = typer.Option([], "--track", metavar="TRACKER", help=TRACK_HELP, autocompletion=trackers),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout when done; progress on stderr."),
 ) -> None:
     """Run one arm, or all of them. The same command goes on where a stopped run was.

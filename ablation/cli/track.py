@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from ablation.cli.complete import trackers
+
 if TYPE_CHECKING:
     from ablation.plan.lock import LockedPlan
     from ablation.trackers.base import Target
@@ -28,6 +30,7 @@ def track(
         ...,
         "--to",
         metavar="TRACKER",
+        autocompletion=trackers,
         help="tensorboard[=DIR], wandb[=PROJECT], mlflow[=URI] or trackio[=PROJECT]; may be given again.",
     ),
     plan: Path = typer.Option(None, "--plan", help="The locked plan. Left out with RUN: the folder's own copy."),
