@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ablation.errors import IntegrityError
 from ablation.files import folder_is_complete, json_bytes, sha256_bytes, write_bytes, write_folder, write_json
 from ablation.measures.measure import measure
 from ablation.plan.arms import Arm
@@ -21,6 +22,7 @@ from ablation.rollouts.outcomes import Outcomes, outcomes
 from ablation.rollouts.schema import Cell
 from ablation.rollouts.stage import Stage
 from ablation.rollouts.store import read_stage
+from ablation.rollouts.values import RAW
 from ablation.study.journal import Journal
 from ablation.study.sampler import Prompts
 from ablation.training.audit import audit_weights
@@ -125,7 +127,16 @@ def update_is_done(run: RunFolder, family: str, arm: str, update: int) -> bool:
 
 
 def score_rows(stage: Stage, prompts: Prompts) -> list[ScoreRow]:
-    """The sampled ids as they were stored, behind the prompt that they were sampled from (checked by its digest)."""
+    """The sampled ids as they were stored, behind the prompt that they were sampled from (checked by its digest).
+
+    Raises `IntegrityError` if their logprobs are of another kind than the trainer's, which are raw.
+    """
+    if stage.info.logprob_kind != RAW:
+        kind = stage.info.logprob_kind
+        raise IntegrityError(
+            f"{stage.info.family}/{stage.info.arm}/{stage.info.stage}: its logprobs are {kind}, the trainer's are raw: a ratio of "
+            "the two would be of the kinds, not of the models"
+        )
     rows = []
     for i in range(len(stage)):
         prompt = prompts[Cell(stage.problem[i], stage.effort[i])]

@@ -7,12 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ablation.errors import IntegrityError
 from ablation.plan.rules import UPDATE_MEASURES, StopRule
 from ablation.policy.base import UpdateStats
 from ablation.problems.problem import load_problems
 from ablation.rollouts.outcomes import outcomes
 from ablation.rollouts.store import read_stage
-from ablation.study.updates import MISMATCH, OUTCOMES, _step_report, update_metrics, update_outcome
+from ablation.study.updates import MISMATCH, OUTCOMES, _step_report, score_rows, update_metrics, update_outcome
 from ablation.training.stops import fired_rule
 from tests.verdict.study import lock_small, start_run, write_stage
 
@@ -95,3 +96,9 @@ def test_rollouts_with_logprobs_that_are_not_finite_are_named(stage):
     report = _step_report(stats(stepped=False, nonfinite_rows=(0, 3)), "nonfinite", read)
     assert report["nonfinite_rollouts"] == [read.name(0), read.name(3)]
     assert "nonfinite_rollouts" not in _step_report(stats(), "stepped", read)
+
+
+def test_rollouts_with_another_kind_of_logprob_than_the_trainers_are_not_trained_on(stage):
+    other = replace(stage[1], info=replace(stage[1].info, logprob_kind="processed, top_k 2"))
+    with pytest.raises(IntegrityError, match="main/N/readout: its logprobs are processed, top_k 2, the trainer's are raw"):
+        score_rows(other, prompts=None)
