@@ -132,10 +132,9 @@ def score_rows(stage: Stage, prompts: Prompts) -> list[ScoreRow]:
     Raises `IntegrityError` if their logprobs are of another kind than the trainer's, which are raw.
     """
     if stage.info.logprob_kind != RAW:
-        kind = stage.info.logprob_kind
+        who, kind = f"{stage.info.family}/{stage.info.arm}/{stage.info.stage}", stage.info.logprob_kind
         raise IntegrityError(
-            f"{stage.info.family}/{stage.info.arm}/{stage.info.stage}: its logprobs are {kind}, the trainer's are raw: a ratio of "
-            "the two would be of the kinds, not of the models"
+            f"{who}: its logprobs are {kind}, the trainer's are raw: a ratio of the two would be of the kinds, not of the models"
         )
     rows = []
     for i in range(len(stage)):
