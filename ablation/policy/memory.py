@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ablation.errors import UsageError
 from ablation.plan.cost import base_bytes, update_sizes
 from ablation.plan.model import Plan
 
@@ -25,6 +26,10 @@ CPU_HEAP = {"float32": 1.0, "bfloat16": 1.5}
 """On a CPU, float32 intermediates leave holes between the bfloat16 tensors that a backward pass keeps; measured."""
 GRAPHS = 1_500_000_000
 """CUDA graphs of an engine that is not eager; assumed."""
+
+
+class TooSmall(UsageError):
+    """This machine cannot run the plan; another one may."""
 
 
 @dataclass(frozen=True)

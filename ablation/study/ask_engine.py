@@ -45,15 +45,14 @@ def ask_engine(loaded: LoadedPlan, reporter: Tells) -> dict[str, Any] | None:
         return {"asked": False, "why": why}
     base, adapter = (locate(one, loaded.path) for one in (plan.model.base, plan.model.start_adapter))
     prompts = _prompts(loaded, base)
+    from ablation.policy.memory import TooSmall
     from ablation.policy.vllm.client import EngineClient
     from ablation.study.offline import Offline
 
     try:
         offline = Offline(plan, base, prompts, "auto", reporter)
-    except UsageError as refused:
-        if refused.message.startswith("memory:"):
-            return {"asked": False, "why": f"this machine is too small: {refused.message}"}
-        raise
+    except TooSmall as small:
+        return {"asked": False, "why": f"this machine is too small: {small.message}"}
     reporter.say("starting vLLM: whether it takes the model and the adapter is asked before the plan is locked")
     client = EngineClient(offline.settings[0])
     try:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from ablation.errors import UsageError
 from ablation.plan.model import Plan
-from ablation.policy.memory import Estimate
+from ablation.policy.memory import Estimate, TooSmall
 from ablation.study.workspace import free_memory
 
 SURE = 0.75
@@ -53,7 +53,9 @@ def this_device(gpus: int) -> Device:
 
 
 def choose_turns(plan: Plan, estimate: Estimate, device: Device, asked: str) -> Chosen:
-    """What was asked for, or with `auto` the quickest that fits. Raises `UsageError` for what cannot be, naming the field."""
+    """What was asked for, or with `auto` the quickest that fits. Raises `UsageError` for what cannot be, naming the field;
+    `TooSmall` if that is this machine's memory.
+    """
     vllm = plan.policy.vllm
     assert vllm is not None
     if estimate.kv_of_one > estimate.kv_given:
@@ -97,7 +99,7 @@ def _refuse(estimate: Estimate, need: int, device: Device, together: bool) -> No
     parts = [(side, name) for side, own in sides.items() for name in own if (side, name) in _FIELDS]
     part = max(parts, key=lambda one: sides[one[0]][one[1]])
     how = "trainer and engine together" if together else "trainer and engine in turns"
-    raise UsageError(
+    raise TooSmall(
         f"memory: {how} need about {_gb(need)}; {device.name} has {_gb(device.free)} free. "
         f"Most of it is the {part[0]}'s {part[1]} ({_gb(sides[part[0]][part[1]])}): lower {_FIELDS[part]}",
         hint="Nothing was loaded." + (" `--turns restart` keeps one of the two in memory at a time." if together else ""),

@@ -77,3 +77,17 @@ def test_the_adapter_that_is_asked_about_has_weights_in_one_kind_of_module_alone
         if weight.any():
             assert weight.std() == pytest.approx(0.1, rel=0.2)
     assert (tmp_path / "adapter_config.json").read_bytes() == (TINY / "start-adapter" / "adapter_config.json").read_bytes()
+
+
+def test_a_machine_that_is_too_small_for_the_plan_is_no_refusal(tmp_path, monkeypatch):
+    from ablation.policy.vllm import devices
+    from ablation.study import ask_engine as module
+
+    monkeypatch.setattr(module, "_why_not", lambda loaded: None)
+    small = write_plan(tmp_path, kv_cache_gb=1e6)
+    found = ask_engine(load_plan(small), Silent())
+    assert not found["asked"] and "too small: memory: trainer and engine" in found["why"]
+    monkeypatch.setattr(devices, "gpu_count", lambda: 1)
+    many = write_plan(tmp_path, tensor_parallel=4)
+    found = ask_engine(load_plan(many), Silent())
+    assert not found["asked"] and "need 4 GPUs; this process sees 1" in found["why"]

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ablation.errors import UsageError
+from ablation.policy.memory import TooSmall
 from ablation.policy.vllm.client import VISIBLE
 from ablation.policy.vllm.messages import EngineSettings
 
@@ -32,13 +32,13 @@ def shared_with_trainer(copies: int, tensor_parallel: int, gpus: int) -> bool:
 def on_own_devices(settings: EngineSettings, copies: int, gpus: Sequence[str], cores: Sequence[int]) -> list[EngineSettings]:
     """`settings` for each of `copies` engines. They get the last of `gpus`: the first is the trainer's alone if it can be.
 
-    Without a GPU, several engines get cores of their own if there are as many as they have threads. Raises `UsageError` if there
+    Without a GPU, several engines get cores of their own if there are as many as they have threads. Raises `TooSmall` if there
     are too few GPUs.
     """
     each = settings.tensor_parallel
     if gpus:
         if len(gpus) < copies * each:
-            raise UsageError(
+            raise TooSmall(
                 f"policy.vllm: {copies} replicas with tensor_parallel {each} need {copies * each} GPUs; "
                 f"this process sees {len(gpus)}",
                 hint=f"{VISIBLE} says which ones; nothing was started.",
