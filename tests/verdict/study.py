@@ -98,7 +98,8 @@ def rollout(info: StageInfo, problem: str, effort: str, index: int, kind: str, l
         "loop": [*[20, 21, 22, 23, 24, 25] * 8, CLOSE, DIGITS + gold, END],
     }[kind]
     seed = {"main": 1, "replication": 2}.get(info.family, 3)
-    sampling = {name: info.sampling[name] for name in ("temperature", "top_p", "top_k")}
+    sampling = {"temperature": 1.0, "top_p": 1.0, "top_k": 0}
+    sampling |= {name: info.sampling[name] for name in sampling if name in info.sampling}
     return Rollout(
         family=info.family,
         arm=info.arm,
@@ -121,6 +122,7 @@ def rollout(info: StageInfo, problem: str, effort: str, index: int, kind: str, l
         answer_text={"cut": "", "wrong": "9"}.get(kind, str(gold)),
         stop_id=None if kind == "cut" else END,
         sampling=values_text(values_in_effect(**sampling, max_tokens=info.max_tokens, end_ids=info.end_ids)),
+        logprob_kind=info.logprob_kind,
     )
 
 

@@ -24,7 +24,7 @@ from tests.study.mini import ablation, command, environment, mini_tree, write_pl
 pytestmark = pytest.mark.slow
 
 ARM = ("run", "--arm", "XK")
-PATIENCE = 300.0
+PATIENCE = 900.0
 
 
 def tree() -> dict:
