@@ -15,6 +15,7 @@ from ablation.errors import AblationError, IntegrityError
 from ablation.plan.locate import locate
 from ablation.problems.render import ids_sha256, one_start
 from ablation.problems.template import PlainTemplate, chat_template
+from ablation.rollouts.pieces import aligned, token_pieces
 from ablation.rollouts.thinking import thinking_span
 
 if TYPE_CHECKING:
@@ -108,13 +109,11 @@ def show(study: Study, row: Mapping[str, Any], *, first: int | None = None, by: 
     )
     weights, why_not = (None, None) if by != "weight" else _weights(study, row)
     tokenizer = tokenizer_of(study)
-    pieces = None if tokenizer is None else _pieces(tokenizer, ids)
+    pieces = None if tokenizer is None else token_pieces(lambda some: _whole(tokenizer, some), ids)
     note = "The tokenizer of the base model is not on this machine, so tokens are shown by their ids." if pieces is None else None
-    if pieces is not None and "".join(pieces[span.start : span.stop]).strip() != stored["thinking_text"].strip():
-        plain = _whole(tokenizer, ids[span.start : span.stop])
-        if plain.strip() != stored["thinking_text"].strip():
-            pieces = None
-            note = "The tokenizer on this machine does not give the text that was stored, so tokens are shown by their ids."
+    if pieces is not None and not aligned(pieces[span.start : span.stop], stored["thinking_text"]):
+        pieces = None
+        note = "The tokenizer on this machine does not give the text that was stored, so tokens are shown by their ids."
     loop = range(0)
     if row["loop_length"]:
         loop = range(span.start + row["loop_start"], span.start + row["loop_start"] + row["loop_length"])
@@ -194,20 +193,6 @@ def tokenizer_of(study: Study) -> Any:
 
 def _whole(tokenizer: Any, ids: Sequence[int]) -> str:
     return tokenizer.decode(list(ids), skip_special_tokens=False)
-
-
-def _pieces(tokenizer: Any, ids: Sequence[int]) -> list[str]:
-    """The text of each token: what decoding says more once it is there. A character of several tokens is the last one's."""
-    pieces, before, read = [], 0, 0
-    for at in range(len(ids)):
-        known = _whole(tokenizer, ids[before:read])
-        now = _whole(tokenizer, ids[before : at + 1])
-        if len(now) > len(known) and not now.endswith("\N{REPLACEMENT CHARACTER}"):
-            pieces.append(now[len(known) :])
-            before, read = read, at + 1
-        else:
-            pieces.append("")
-    return pieces
 
 
 def _prompt(study: Study, row: Mapping[str, Any], stored: Mapping[str, Any], tokenizer: Any) -> tuple[str | None, bool]:
