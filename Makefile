@@ -6,7 +6,7 @@ PLAN ?= plans/quickstart.yaml
 # Processes that share the test files; a file is never split.
 WORKERS ?= auto
 
-.PHONY: study test test-vllm bench gpu-check lint clean
+.PHONY: study test test-vllm bench bench-vllm gpu-check lint clean
 
 study: $(VENV)/.local  ## lock the quickstart plan if it is not locked, run every arm, print the verdict
 	test -e $(PLAN:.yaml=.lock) || $(BIN)/ablation plan lock $(PLAN)
@@ -21,6 +21,9 @@ test-vllm: $(VENV)-vllm/.installed  ## the tests that need vLLM, with its CPU bu
 
 bench: $(VENV)/.dev  ## speed and memory, as ratios within one run
 	$(BIN)/python -m tests.bench
+
+bench-vllm: $(VENV)-vllm/.installed  ## vLLM's CPU build against a bare script; after `ablation prepare plans/smollm2-vllm.yaml`
+	$(VENV)-vllm/bin/python -m tests.bench vllm
 
 gpu-check: $(VENV)/.dev  ## the local policy on this machine's GPU, in 6 minutes and without a download; in miniature on a CPU
 	$(BIN)/python -m tests.gpu_check
