@@ -10,6 +10,7 @@ import torch
 from ablation.errors import IntegrityError, UsageError
 from ablation.plan.model import Plan
 from ablation.policy.vllm.messages import Adapter
+from tests.policy.vllm.conftest import END, TINY
 
 pytestmark = pytest.mark.slow
 
@@ -59,19 +60,25 @@ def test_an_engine_that_ignores_the_adapter_is_found(make_policy, VllmPolicy):
 
 
 def test_an_engine_that_ignores_lm_head_alone_is_found(make_policy, VllmPolicy):
-    class Headless(VllmPolicy):
+    with pytest.raises(IntegrityError, match="vLLM ignores `lm_head`"):
+        check(make_policy(without("lm_head", VllmPolicy)))
+
+
+def without(target, VllmPolicy):
+    """A policy whose engine never gets what the adapter has on modules named `target`."""
+
+    class Without(VllmPolicy):
         def load_into_engine(self, digest):
             whole = {name: weight.detach().clone() for name, weight in self.trainer.trainable.items()}
             self.trainer.set_weights(
-                {name: torch.zeros_like(weight) if "lm_head" in name else weight for name, weight in whole.items()}
+                {name: torch.zeros_like(weight) if f".{target}." in name else weight for name, weight in whole.items()}
             )
             try:
                 return super().load_into_engine(digest)
             finally:
                 self.trainer.set_weights(whole)
 
-    with pytest.raises(IntegrityError, match="vLLM ignores `lm_head`"):
-        check(make_policy(Headless))
+    return Without
 
 
 def test_an_old_adapter_under_the_name_of_a_new_one_is_found(make_policy, VllmPolicy):
@@ -144,3 +151,18 @@ def test_a_plan_whose_longest_rollout_does_not_fit_is_refused(make_policy, tree)
 def test_logprobs_after_top_k_are_not_taken_for_raw_ones(make_policy):
     with pytest.raises(IntegrityError, match="logprobs after temperature, top-k and top-p, and raw ones are needed"):
         check(make_policy(logprobs_mode="processed_logprobs"))
+
+
+def test_in_bfloat16_a_right_set_up_passes_and_an_engine_that_ignores_one_module_is_found(make_policy, tree, base, VllmPolicy):
+    from ablation.policy.local import LocalPolicy
+
+    tree = tree | {"model": tree["model"] | {"dtype": "bfloat16"}}
+    plan = Plan.model_validate(tree)
+    set_up = {"plan": plan, "trainer": LocalPolicy(plan, base, TINY / "start-adapter", (END,), 0), "dtype": "bfloat16"}
+    found = check(make_policy(**set_up))
+    assert 1e-5 < found["mismatch"] < found["bound"] == 0.05
+    for effect in found["targets"].values():
+        assert effect["changes"] >= 8 * 0.05
+        assert effect["mismatch"] <= effect["changes"] / 4
+    with pytest.raises(IntegrityError, match="vLLM ignores `k_proj`"):
+        check(make_policy(without("k_proj", VllmPolicy), **set_up))
