@@ -21,6 +21,8 @@ KEY_VARIABLE = "ABLATION_VLLM_SERVER_KEY"
 LONGEST_ANSWER = 16 * 2**20
 """Bytes of an answer or of one event of a stream; those of a server that works are far below."""
 LONGEST_MESSAGE = 300
+REST_SECONDS = 2.0
+"""For the end of a stream after the server said that it was all."""
 LONGEST_WAIT = 60.0
 """Seconds that a server may ask to wait before the next try."""
 _PASSING = (408, 425, 429, 500, 502, 503, 504)
@@ -131,18 +133,24 @@ class Link:
         """
         import httpx2
 
-        async with self._response("POST", path, body) as response:
-            try:
+        done = False
+        try:
+            async with self._response("POST", path, body) as response, asyncio.timeout(None) as rest:
                 async for event in httpx2.EventSource(response, max_event_size=LONGEST_ANSWER):
-                    if event.data == "[DONE]":
-                        return
+                    if done:
+                        continue
+                    if event.data == "[DONE]":  # read to its end, the connection is good for the next request
+                        done = True
+                        rest.reschedule(asyncio.get_running_loop().time() + REST_SECONDS)
+                        continue
                     found = self.parsed(event.data)
                     error = found.get("error") if isinstance(found, dict) else None
                     if error is not None:
                         raise self._problem(_status(error), json.dumps(found), None)
                     yield found
-            except httpx2.SSEError as error:
-                raise Passing(f"no stream of events came: {self.said(str(error))}") from None
+        except (Passing, TimeoutError):
+            if not done:
+                raise
 
     def parsed(self, text: str) -> Any:
         """`text` as JSON. Raises `Passing`."""
@@ -167,6 +175,8 @@ class Link:
             raise Passing(f"no connection within {self.patience.connect:g} s") from None
         except TimeoutError:
             raise
+        except httpx2.SSEError as error:
+            raise Passing(f"no stream of events came: {self.said(str(error))}") from None
         except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
             raise Passing(self.said(str(error)) or type(error).__name__) from None
 

@@ -40,7 +40,7 @@ class Middle:
         self.alter: Callable[[str, Answer], Answer] = lambda path, answer: answer
         self.seen: list[tuple[str, dict[str, Any] | None]] = []
         self.headers: list[dict[str, str]] = []
-        self.at_once = self.most_at_once = 0
+        self.at_once = self.most_at_once = self.connections = 0
         self._lock = threading.Lock()
         middle = self
 
@@ -51,6 +51,10 @@ class Middle:
                 middle.serve(self)
 
             do_POST = do_GET
+
+            def setup(self):
+                middle.connections += 1
+                super().setup()
 
             def log_message(self, *arguments):
                 pass
@@ -73,7 +77,7 @@ class Middle:
     def forget(self) -> None:
         """No rules, and nothing seen."""
         self.ask, self.alter = (lambda path, body: None), (lambda path, answer: answer)
-        self.seen, self.headers, self.most_at_once = [], [], 0
+        self.seen, self.headers, self.most_at_once, self.connections = [], [], 0, 0
 
     @property
     def generated(self) -> list[dict[str, Any]]:
@@ -87,6 +91,7 @@ class Middle:
             self.seen.append((path, json.loads(data) if data else None))
             self.headers.append(dict(handler.headers))
             if path == GENERATE:
+                handler.counted = True
                 self.at_once += 1
                 self.most_at_once = max(self.most_at_once, self.at_once)
         try:
@@ -101,8 +106,13 @@ class Middle:
             with suppress(OSError):
                 handler.connection.shutdown(socket.SHUT_RDWR)
         finally:
-            with self._lock:
-                self.at_once -= path == GENERATE
+            self._over(handler)
+
+    def _over(self, handler: BaseHTTPRequestHandler) -> None:
+        """What `handler` was asked for is no longer under way."""
+        with self._lock:
+            self.at_once -= getattr(handler, "counted", False)
+            handler.counted = False
 
     @contextmanager
     def _upstream(self, method: str, path: str, body: dict[str, Any] | None) -> Iterator[Answer]:
@@ -119,8 +129,7 @@ class Middle:
         finally:
             connection.close()
 
-    @staticmethod
-    def _send(handler: BaseHTTPRequestHandler, answer: Answer) -> None:
+    def _send(self, handler: BaseHTTPRequestHandler, answer: Answer) -> None:
         handler.send_response(answer.status)
         handler.send_header("Content-Type", answer.kind)
         handler.send_header("Transfer-Encoding", "chunked")
@@ -128,6 +137,8 @@ class Middle:
             handler.send_header(name, value)
         handler.end_headers()
         for piece in answer.pieces:
+            if b"[DONE]" in piece:
+                self._over(handler)  # the client may ask for the next one before this is sent to its end
             if piece:
                 handler.wfile.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
                 handler.wfile.flush()

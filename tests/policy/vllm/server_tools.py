@@ -12,7 +12,7 @@ from tests.policy.vllm.middle import GENERATE, Cut, events_changed
 
 PROMPT = (3, 4, 5, 6, 7)
 NEEDS = Needs(rank=8, top_logprobs=20, context=None, tokens=80, prompt=PROMPT, vocabulary=40)
-QUICK = Patience(connect=5, answer=30, load=60, idle=30, rollout=60, tries=3, first_pause=0.01)
+QUICK = Patience(connect=20, answer=200, load=300, idle=200, rollout=600, tries=3, first_pause=0.01)
 VALUES = SamplingValues(1.0, 1.0, 0, 24, 20, ())
 ADAPTER = Adapter("adapter-0123456789abcdef", 7, str(TINY / "start-adapter"))
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import sys
 import threading
 import time
 
@@ -50,12 +49,19 @@ def test_rollouts_come_whole_and_each_request_says_every_value(connect, middle):
         assert told["watermarking"] is False
 
 
+def check_same(found, right, middle):
+    """The same rollouts again: token by token from the stand-in; in a real engine's batches last bits decide now and then."""
+    if not isinstance(middle.upstream, str):
+        assert texts(found) == texts(right)
+    assert [len(text) for text in texts(found)] == [24] * len(right)
+
+
 def test_a_connection_that_is_cut_in_the_middle_is_one_more_try_with_the_same_seed(connect, middle):
     client = connect()
-    right = texts(sampled(client))
+    right = sampled(client)
     middle.seen.clear()
     middle.alter = cut_after(1, 4)
-    assert texts(sampled(client)) == right
+    check_same(sampled(client), right, middle)
     seeds = [body["sampling_params"]["seed"] for body in middle.generated]
     assert len(seeds) == 10
     assert set(seeds) == {2**62 + place for place in range(6)}
@@ -78,9 +84,9 @@ def test_a_server_that_cuts_every_time_is_given_up_after_so_many_tries(connect, 
 @pytest.mark.parametrize("status", [429, 503, 502, 500])
 def test_a_server_that_has_too_much_to_do_is_asked_again(connect, middle, status):
     client = connect()
-    right = texts(sampled(client))
+    right = sampled(client)
     middle.ask = once(lambda: whole({"error": {"message": "later", "code": status}}, status), 2)
-    assert texts(sampled(client)) == right
+    check_same(sampled(client), right, middle)
 
 
 def test_it_is_asked_again_when_it_said_to(connect, middle):
@@ -102,6 +108,13 @@ def test_at_most_so_many_requests_as_the_plan_has_sequences_are_under_way(connec
     middle.alter = slow
     sampled(client, 12)
     assert middle.most_at_once == 3
+
+
+def test_connections_are_used_again(connect, middle):
+    client = connect(sequences=2)
+    middle.connections = 0
+    sampled(client, 12)
+    assert middle.connections <= 4
 
 
 @pytest.mark.parametrize("said", ALTERED)
@@ -168,7 +181,7 @@ def test_a_server_that_sends_bytes_for_ever_and_no_token_is_left(connect, middle
     started = time.monotonic()
     with pytest.raises(EngineFailed, match=r"no new token within 0.5 s"):
         sampled(client, 1)
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 30
 
 
 def test_a_server_that_sends_tokens_for_ever_is_left(connect, middle):
@@ -190,10 +203,10 @@ def test_a_server_that_sends_tokens_for_ever_is_left(connect, middle):
 
 
 def test_one_that_hangs_for_one_rollout_does_not_lose_it(connect, middle):
-    client = connect(idle=1.0)
-    right = texts(sampled(client))
-    middle.ask = once(lambda: time.sleep(3))
-    assert texts(sampled(client)) == right
+    client = connect(idle=4.0)
+    right = sampled(client)
+    middle.ask = once(lambda: time.sleep(30))
+    check_same(sampled(client), right, middle)
 
 
 def test_it_tells_how_far_it_is_and_never_goes_back(connect, middle):
@@ -228,7 +241,7 @@ def test_what_is_raised_while_it_tells_ends_the_request(connect, middle):
 def test_ctrl_c_ends_a_request_at_once(connect, middle):
     def slow(path, answer):
         if path == GENERATE:
-            time.sleep(2)
+            time.sleep(20)
         return answer
 
     client = connect()
@@ -237,7 +250,7 @@ def test_ctrl_c_ends_a_request_at_once(connect, middle):
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         sampled(client)
-    assert time.monotonic() - started < 1.8
+    assert time.monotonic() - started < 10
     assert not client.alive
 
 
@@ -245,7 +258,7 @@ def test_a_server_that_is_gone_is_tried_again_and_then_named(upstream):
     middle = Middle(upstream.upstream)
     client = ServerClient(middle.address, settings(), NEEDS, patience=QUICK)
     middle.close()
-    middle.ask = lambda path, body: sys.exit()  # connections that were open already
+    middle.ask = once(raises(Cut()), 9)  # connections that were open already
     with pytest.raises(EngineFailed, match="a rollout failed 3 times: .*(connect|disconnect)") as raised:
         sampled(client, 1)
     assert raised.value.exit_code == 6
