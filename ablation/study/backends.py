@@ -118,6 +118,7 @@ def _with_vllm(
         client = offline.turns(trainer)
     try:
         policy = VllmPolicy(plan, trainer, client, folders.end_ids, ids)
+        reporter.say("comparing what it samples with what the trainer computes")
         proof = {"preflight": preflight(policy)}
     except BaseException:
         client.close()
