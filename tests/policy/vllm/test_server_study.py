@@ -30,20 +30,31 @@ def tree() -> dict:
     return found
 
 
+def planned(body: dict) -> bool:
+    """Whether a rollout is the plan's own, and none of the preflight's."""
+    values = body["sampling_params"]
+    return bool(values["stop_token_ids"]) and values["max_tokens"] == 48
+
+
+def rollout(body: dict) -> tuple:
+    """What makes it another one: seed, prompt and adapter. Arms of a family share seeds."""
+    return body["sampling_params"]["seed"], tuple(body["token_ids"]), body["model"].split("-ablation-")[0]
+
+
 def test_a_run_goes_on_where_the_server_failed_and_samples_nothing_twice(middle, tmp_path):
     write_plan(tmp_path, tree())
     assert ablation(tmp_path, "plan", "lock", "plans/mini.yaml").returncode == 0
     more = {"ABLATION_VLLM_SERVER_KEY": KEY, "ABLATION_VLLM_SERVER": middle.address}
-    sampled: list[int] = []
+    sampled: list[tuple] = []
     lock = threading.Lock()
 
     def gone(path, body):
         """A server that loses the adapter after seven of the plan's own rollouts."""
-        if path == GENERATE and body["sampling_params"]["stop_token_ids"] and body["sampling_params"]["max_tokens"] == 48:
+        if path == GENERATE and planned(body):
             with lock:
                 if len(sampled) == 7:
                     return whole({"error": {"message": f"no such model {KEY}", "code": 404}}, 404)
-                sampled.append(body["sampling_params"]["seed"])
+                sampled.append(rollout(body))
 
     middle.ask = gone
     stopped = ablation(tmp_path, "run", "--arm", "XK", more=more)
@@ -55,10 +66,9 @@ def test_a_run_goes_on_where_the_server_failed_and_samples_nothing_twice(middle,
     middle.forget()
     ended = ablation(tmp_path, "run", "--arm", "XK", more=more)
     assert ended.returncode == 0, ended.stderr
-    own = [body["sampling_params"] for body in middle.generated]
-    seeds = [one["seed"] for one in own if one["stop_token_ids"] and one["max_tokens"] == 48]
-    assert len(set(seeds)) == len(seeds)
-    again = set(seeds) & set(sampled)
+    later = [rollout(body) for body in middle.generated if planned(body)]
+    assert len(set(later)) == len(later)
+    again = set(later) & set(sampled)
     assert len(again) <= 3, "four at one time: those that were finished when it failed are on disk"
     assert {headers.get("Authorization") for headers in middle.headers} == {f"Bearer {KEY}"}
 
