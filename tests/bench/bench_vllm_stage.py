@@ -24,7 +24,7 @@ from .row import Row
 PLAN = Path(__file__).parents[2] / "plans" / "quickstart.yaml"
 WHAT = "a stage with vLLM, tiny model, long tail: "
 MOST, TURNS = 1.1, 3
-CAP, PER_CELL, SIZE, SEQUENCES = 256, 8, 32, 32
+CAP, PER_CELL, SIZE, SEQUENCES = 192, 6, 32, 32
 
 
 class Silent:
@@ -37,7 +37,7 @@ class Silent:
 def small_plan() -> Plan:
     """The quickstart's cells at a temperature at which many rollouts never find their end."""
     tree = load_plan(PLAN).plan.model_dump(mode="json")
-    tree["sampling"] |= {"max_tokens": CAP, "temperature": 1.3, "batch_rollouts": SIZE}
+    tree["sampling"] |= {"max_tokens": CAP, "temperature": 1.6, "batch_rollouts": SIZE}
     settings = {"kv_cache_gb": 0.05, "eager": True, "sequences": SEQUENCES, "batch_tokens": 2048}
     tree["policy"] = {"backend": "vllm", "threads": 1, "vllm": settings}
     tree["training"]["rollouts_per_cell"] = PER_CELL
