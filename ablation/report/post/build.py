@@ -64,10 +64,17 @@ def _figure(drawer: Drawer | None, spec: dict[str, Any], key: str, caption: str,
 
 def _flow_figure(study: Study, drawer: Drawer | None) -> Figure:
     words = flow_in_words(study.flow, study.reported)
-    rows = tuple((Cell(line.partition(": ")[0]), Cell(line.partition(": ")[2])) for line in words)
+    rows = tuple((Cell(title), Cell(said)) for title, said in words)
     data = Table("flow", "The flow in words.", (Column("step", False), Column("what", False)), rows, latex=False)
     caption = "What was planned, what was trained, what left the study, and what was judged."
-    return _figure(drawer, flow_chart(study.flow, study.reported), "flow", caption, " ".join(words), data)
+    return _figure(
+        drawer,
+        flow_chart(study.flow, study.reported),
+        "flow",
+        caption,
+        " ".join(f"{title}: {said}." for title, said in words),
+        data,
+    )
 
 
 def _drift_figure(study: Study, drawer: Drawer | None) -> Figure | None:

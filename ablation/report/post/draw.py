@@ -11,6 +11,7 @@ import json
 import re
 import subprocess
 import sys
+import threading
 import xml.etree.ElementTree as ET
 from importlib.util import find_spec
 from types import TracebackType
@@ -22,6 +23,8 @@ PACKAGE = "vl-convert-python"
 SVG = "http://www.w3.org/2000/svg"
 SCALE = 2
 """Pixels of the PNG for one of the SVG."""
+PATIENCE = 600.0
+"""Seconds after which a figure that is not drawn counts as failed; it takes less than one where nothing else goes on."""
 _ELEMENTS = {"svg", "g", "path", "line", "rect", "text", "tspan", "circle"}
 _ATTRIBUTES = {
     *("d", "fill", "fill-opacity", "font-family", "font-size", "font-style", "font-weight", "height", "opacity", "rx", "ry"),
@@ -47,6 +50,8 @@ class Drawer:
     def draw(self, spec: dict[str, Any]) -> tuple[str, bytes]:
         """(SVG, PNG). Raises `AblationError` if the drawing process died."""
         assert self._process.stdin is not None and self._process.stdout is not None
+        stuck = threading.Timer(PATIENCE, self._process.kill)
+        stuck.start()
         try:
             self._process.stdin.write(json.dumps(spec) + "\n")
             self._process.stdin.flush()
@@ -56,6 +61,8 @@ class Drawer:
                 "the figures could not be drawn: the process of vl-convert ended",
                 hint=f"Try `ablation report --no-figures`, or reinstall {PACKAGE}.",
             ) from None
+        finally:
+            stuck.cancel()
         return answer["svg"], base64.b64decode(answer["png"])
 
     def __enter__(self) -> Drawer:

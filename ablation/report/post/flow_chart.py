@@ -65,9 +65,12 @@ def _family(family: FamilyFlow, first: bool, reported: bool) -> list[Step]:
     begun = [one for one in runs if one.begun]
     if not begun:
         return found
-    stopped = [f"{one.arm}: {one.stopped.get('rule')}, after update {one.stopped.get('update')}" for one in begun if one.stopped]
+    gone = [
+        f"stopped: {one.arm}, by {one.stopped.get('rule')} after update {one.stopped.get('update')}"
+        for one in begun
+        if one.stopped
+    ]
     unfinished = [one for one in begun if one.readout != "yes" and not one.stopped]
-    gone = [*(("stopped by a rule:", *stopped) if stopped else ())]
     gone += [f"not read out yet: {_names(unfinished)}"] if unfinished else []
     side = Box("Left before the readout", tuple(gone)) if gone else Box("Left before the readout", ("none",))
     if not reported:
@@ -104,14 +107,10 @@ def _runs(count: int) -> str:
     return f"{count} run{'s' * (count != 1)}"
 
 
-def flow_in_words(flow: Flow, reported: bool) -> list[str]:
-    """The same as sentences, for whoever does not see the figure."""
-    lines = []
-    for step in steps(flow, reported):
-        lines.append(f"{step.box.title}: {'; '.join(step.box.lines)}.")
-        if step.side is not None:
-            lines.append(f"{step.side.title}: {' '.join(step.side.lines)}.")
-    return lines
+def flow_in_words(flow: Flow, reported: bool) -> list[tuple[str, str]]:
+    """The same as (box, what it says), for whoever does not see the figure."""
+    boxes = [box for step in steps(flow, reported) for box in (step.box, step.side) if box is not None]
+    return [(box.title, "; ".join(box.lines)) for box in boxes]
 
 
 def flow_chart(flow: Flow, reported: bool) -> dict[str, Any]:

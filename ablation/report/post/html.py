@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.resources import files
+from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
@@ -27,11 +28,11 @@ KINDS = {
 def html(document: model.Document) -> str:
     """The page. None of the document's texts is trusted but the figures, which `draw.plain_svg` has cleaned."""
     css = _read("post.css")
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"inline": inline, "cell": cell, "hover": hover, "drawing": drawing, "numbers": _numbers}
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown)
+    environment.filters |= {"inline": inline, "cell": cell, "hover": hover, "drawing": drawing}
     environment.tests["kind"] = lambda block, name: KINDS[type(block)] == name
     template = environment.from_string(_read("post.html.j2"))
-    return template.render(document=document, css=Markup(css), policy=content_policy(css), safe=clean)
+    return template.render(document=document, css=Markup(css), policy=content_policy(css))
 
 
 def inline(parts: model.Parts) -> Markup:
@@ -82,8 +83,9 @@ def drawing(figure: model.Figure) -> Markup:
     return Markup(head) + names + Markup(">") + told + Markup(rest)
 
 
-def _numbers(text: str) -> str:
-    return pretty(text)
+def _shown(value: Any) -> Any:
+    """Foreign text as it may be shown; what is markup already was made from such text."""
+    return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _read(name: str) -> str:

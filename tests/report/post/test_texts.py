@@ -1,0 +1,130 @@
+"""Markdown and LaTeX: golden files of a small run, and foreign text that can become nothing in them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ablation.report.post import latex, markdown
+from ablation.report.post.document import Cell, Column, Table, Trace
+from ablation.report.post.markdown import code
+from tests.report.post.made import report_of
+from tests.verdict.study import lock_small, start_run, write_study
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("small")
+    locked = lock_small(folder / "plans")
+    run = start_run(folder / "runs" / "small", locked)
+    write_study(run, locked, {("main", "C"), ("replication", "C")})
+    return report_of(run.root, locked)
+
+
+def check(name: str, text: str) -> None:
+    """As in a golden file, but for digests, times and who locked it. `UPDATE_GOLDEN=1` writes it anew."""
+    text = re.sub(r"\b[0-9a-f]{64}\b", "0" * 64, text)
+    text = re.sub(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+\+00:00( by .*?, by the clock)?", "TIME", text)
+    text = re.sub(r"TIME to TIME: .*? s, pauses", "TIME to TIME: 1 s, pauses", text)
+    text = re.sub(r"wall\\?_seconds`?: .*", "", text)
+    path = GOLDEN / name
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+def test_the_markdown_of_a_small_run(small):
+    check("report.md", markdown.markdown(small))
+
+
+def test_the_latex_tables_of_a_small_run(small):
+    found = latex.latex_files(small)
+    assert list(found) == ["runs.tex", "readouts-main.tex", "readouts-replication.tex", "damage.tex", "labels.tex", "all.tex"]
+    check("report.tex", "\n".join(found.values()))
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no TeX here")
+def test_the_tables_compile(small, tmp_path):
+    for name, content in latex.latex_files(small).items():
+        (tmp_path / name).write_text(content)
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+
+
+def balanced(text: str) -> bool:
+    """Whether every brace and environment closes, escapes and comments aside."""
+    bare = re.sub(r"\\[\\{}%&#_$]", "", re.sub(r"(?m)^%.*$", "", text))
+    depth = 0
+    for one in bare:
+        depth += {"{": 1, "}": -1}.get(one, 0)
+        if depth < 0:
+            return False
+    return depth == 0 and re.findall(r"\\begin\{(\w+)\}", bare) == re.findall(r"\\end\{(\w+)\}", bare)[::-1]
+
+
+def test_braces_and_environments_close(small):
+    assert all(balanced(text) for text in latex.latex_files(small).values())
+
+
+HOSTILE = st.text(
+    alphabet=st.characters(codec="utf-8") | st.sampled_from("\\{}$&#^_~%<>|`*[]()!-+.@:/\n\t\x1b\u202e中é"), max_size=60
+)
+
+
+@given(HOSTILE)
+def test_no_text_can_be_a_command_of_tex(text):
+    """Only the macros of the escaping itself stand in what comes out, and nothing that TeX would act on."""
+    found = latex.escaped(text)
+    rest = re.sub(
+        r"\\(textbackslash|textasciicircum|textasciitilde|textless|textgreater|textbar|textquotedbl|ldots)\{\}", "", found
+    )
+    rest = re.sub(r"\\textasciigrave\{\}|\\[{}$&#%_]|\$(\\pm|\\times|\\leq|\\geq|-)\$", "", rest)
+    assert not re.search(r"[\\{}$&#%_^]|(?<!\w)~(?=\s*~{2})", rest.replace("~", "") if "\u00a0" in text else rest)
+    assert "\n" not in found and all(one.isascii() or one.isalpha() for one in found)
+
+
+@given(HOSTILE)
+def test_a_hostile_cell_stays_in_its_row_and_its_comment(text):
+    cell = Cell(text, Trace((text,), text, text, text))
+    table = Table("t", text, (Column(text), Column("b")), ((cell, Cell(text)),), (text,))
+    found = latex.latex_table(table)
+    assert balanced(found)
+    rows = re.findall(r"(?m)^(.*)\\\\$", found)
+    assert [len(re.findall(r"(?<!\\)&", row)) for row in rows] == [1, 1]
+    after = found.split(r"\end{table}")[1].strip().splitlines()
+    assert all(line.startswith("% ") for line in after)
+
+
+@given(HOSTILE)
+def test_no_text_can_be_markdown_html_or_a_link(text):
+    found = markdown.escaped(text)
+    assert "\n" not in found and not re.search(r"[<>]", found)
+    assert not re.search(r"(?<!\\)(?:\\\\)*[`*_\[\]|~$]", found)
+    assert not re.search(r"://|\bwww\.|@", found, re.IGNORECASE)
+    assert not re.match(r"\s*([-+]\s|#|\d+[.)]\s|>)", found)
+    assert not re.search(r"&(?!(amp|lt|gt|#64|#58|#46);)", found)
+
+
+@given(HOSTILE)
+def test_a_code_span_ends_where_it_should(text):
+    found = code(text)
+    fence = re.match(r"`+", found)[0]
+    inner = found[len(fence) : -len(fence)]
+    assert found.endswith(fence) and "\n" not in found
+    assert fence not in re.findall(r"`+", inner)
+
+
+def test_a_markdown_table_keeps_its_columns(small):
+    for block in markdown.markdown(small).split("\n\n"):
+        rows = [line for line in block.splitlines() if line.startswith("|")]
+        assert len({len(re.findall(r"(?<!\\)\|", row)) for row in rows}) <= 1
