@@ -23,7 +23,7 @@ bench: $(VENV)/.dev  ## speed and memory, as ratios within one run
 	$(BIN)/python -m tests.bench
 
 bench-vllm: $(VENV)-vllm/.installed  ## vLLM's CPU build against a bare script; after `ablation prepare plans/smollm2-vllm.yaml`
-	$(VENV)-vllm/bin/python -m tests.bench vllm
+	$(VENV)-vllm/bin/python -m tests.bench vllm vllm_stage
 
 gpu-check: $(VENV)/.dev  ## the local policy on this machine's GPU, in 6 minutes and without a download; in miniature on a CPU
 	$(BIN)/python -m tests.gpu_check
