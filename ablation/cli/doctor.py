@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from ablation.cli.fit import echo
 from ablation.cli.machine_options import Server, ServerFolder, Turns
 
 
@@ -44,7 +45,7 @@ def doctor(
     if as_json:
         typer.echo(json.dumps({"plan": str(path), **found}))
         return
-    typer.echo("\n".join(report(found)))
+    echo("\n".join(report(found)))
 
 
 def report(found: dict[str, Any]) -> list[str]:
@@ -71,6 +72,6 @@ def report(found: dict[str, Any]) -> list[str]:
 
         turns = found["turns"]
         taken = ", ".join(f"{name.replace('_', ' ')} {seconds:.1f} s" for name, seconds in turns["seconds"].items())
-        lines += [f"trainer and engine        {turns['mode']}: {turns['why']}", f"measured                  {taken}"]
+        lines += [f"turns                     {turns['mode']} ({turns['why']})", f"measured                  {taken}"]
         lines += memory_table(found["memory"])
     return lines

@@ -78,7 +78,7 @@ def choose_turns(plan: Plan, estimate: Estimate, device: Device, asked: str) -> 
         return Chosen("together", "the engine has GPUs of its own")
     if free is None:
         return Chosen("together", "the system does not say how much memory is free")
-    words = f"together they need about {_gb(together)}; {device.name} has {_gb(free)} free"
+    words = f"both need about {_gb(together)}; {device.name} has {_gb(free)} free"
     if together <= free:
         return Chosen("together", words)
     _refuse(estimate, in_turns, device, False)

@@ -49,7 +49,7 @@ class Offline:
         self._reporter = reporter
         if self.chosen.mode == "sleep":
             self.settings = [replace(one, sleep=True) for one in self.settings]
-        reporter.say(f"trainer and engine: {self.chosen.mode}: {self.chosen.why}")
+        reporter.say(f"turns of trainer and engine: {self.chosen.mode} ({self.chosen.why})")
 
     def start(self) -> Engine:
         """The engines, ready to be asked as one."""

@@ -45,10 +45,10 @@ def test_sums_by_hand():
 @pytest.mark.parametrize(
     "device, mode, why",
     [
-        (on("cuda", 150), "together", "together they need about 147 GB; a device has 150 GB free"),
-        (on("cuda", 140), "sleep", "together they need about 147 GB; a device has 140 GB free"),
+        (on("cuda", 150), "together", "both need about 147 GB; a device has 150 GB free"),
+        (on("cuda", 140), "sleep", "both need about 147 GB; a device has 140 GB free"),
         (on("cuda", 140, host=100), "restart", "host memory is short of the weights of a sleeping engine"),
-        (on("cpu", 140), "restart", "together they need about 147 GB"),
+        (on("cpu", 140), "restart", "both need about 147 GB"),
         (on("cpu", None), "together", "does not say"),
     ],
 )

@@ -31,7 +31,7 @@ def test_a_small_model_fits_beside_its_trainer_and_it_is_said():
     said = Said()
     found = offline(said)
     assert found.chosen.mode == "together"
-    assert len(said) == 1 and said[0].startswith("trainer and engine: together: together they need about 1.")
+    assert len(said) == 1 and said[0].startswith("turns of trainer and engine: together (both need about 1.")
     assert found.estimate.longest == 20 + 64
     assert [one.sleep for one in found.settings] == [False]
 
