@@ -11,6 +11,7 @@ import typer
 
 from ablation.cli.complete import arms, families
 from ablation.cli.default_command import DefaultCommand
+from ablation.cli.fit import echo
 from ablation.cli.pointer import HELP as AT_HELP
 from ablation.cli.pointer import print_at
 
@@ -52,7 +53,7 @@ def check(
     if as_json:
         typer.echo(json.dumps(found.as_json(), ensure_ascii=False, allow_nan=False))
     else:
-        typer.echo(page(found))
+        echo(page(found))
     # a raised error would put a second object on stdout
     raise typer.Exit(found.exit_code)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ablation.cli import plan_proofs
+from ablation.cli.fit import echo
 from ablation.cli.plan_power import limits_between, luck_before_lock, power
 from ablation.cli.plan_review import review
 
@@ -266,6 +267,7 @@ def restore(file: PlanFile, as_json: Json = False) -> None:
 def diff(
     old: Annotated[Path, typer.Argument(metavar="OLD")],
     new_plan: Annotated[Path, typer.Argument(metavar="NEW")],
+    full: Annotated[bool, typer.Option("--full", help="Long values whole; otherwise what they have.")] = False,
     as_json: Json = False,
 ) -> None:
     """Compare two plans field by field, defaults included; layout and comments do not count."""
@@ -273,7 +275,8 @@ def diff(
     from ablation.plan.diff import diff_trees
     from ablation.plan.load import load_plan
 
-    lines = diff_trees(canonical_tree(load_plan(old).plan), canonical_tree(load_plan(new_plan).plan))
+    trees = [canonical_tree(load_plan(path).plan) for path in (old, new_plan)]
+    lines = diff_trees(*trees, full=full or as_json)
     text = "\n".join([f"{old} -> {new_plan}", *lines]) if lines else f"{old} and {new_plan} are the same plan"
     _emit(as_json, {"same": not lines, "differences": [line.strip() for line in lines]}, text)
 
@@ -310,7 +313,7 @@ def _emit(as_json: bool, value: dict[str, Any], text: str) -> None:
     if as_json:
         _print_json(value)
     else:
-        typer.echo(text)
+        echo(text)
 
 
 def _print_json(value: dict[str, Any]) -> None:
@@ -318,4 +321,4 @@ def _print_json(value: dict[str, Any]) -> None:
 
 
 def _note(text: str) -> None:
-    typer.echo(text, err=True)
+    echo(text, err=True)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import typer
-
+from ablation.cli.fit import echo
 from ablation.report.safe import clean
 
 
 def say(text: str, err: bool = False) -> None:
     """Print one line, made safe for a terminal; a line end in it becomes a blank."""
-    typer.echo(clean(" ".join(text.splitlines())), err=err)
+    echo(clean(" ".join(text.splitlines())), err=err)

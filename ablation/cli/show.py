@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ablation.cli.complete import arms_of_run, rollouts_of_run
+from ablation.cli.fit import echo
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -92,6 +94,8 @@ def show(
         )
 
     print_wide_page(page)
+    if sys.stdout.isatty():
+        echo(f"\nIn a browser: `ablation view {root}`.")
 
 
 def _list(locked: LockedPlan, root: Path, stage_name: str, only: str | None, every: bool, as_json: bool) -> None:

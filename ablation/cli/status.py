@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from ablation.cli.fit import echo
 from ablation.cli.say import say
 
 if TYPE_CHECKING:
+    from ablation.cli.watch import Watcher
     from ablation.study.phase2_state import SetState
     from ablation.study.state import ArmState, ExtensionState
 
@@ -19,9 +21,33 @@ if TYPE_CHECKING:
 def status(
     plan: Path = typer.Option(None, "--plan", help="The locked plan. Left out: the only locked one in plans/."),
     run_folder: Path = typer.Option(None, "--run", help="The run folder. Left out: runs/NAME."),
+    watch: bool = typer.Option(False, "--watch", help="Go on showing it, until Ctrl-C."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
     """Show what is locked, what has been sampled and trained, and whether a runner is at work."""
+    from ablation.errors import UsageError
+
+    if watch and as_json:
+        raise UsageError("--watch is for eyes; --json says once how far it is")
+    if watch:
+        from ablation.cli.watch import watch as go_on
+
+        go_on(lambda: _watcher(plan, run_folder), lambda: _say(plan, run_folder, False))
+    else:
+        _say(plan, run_folder, as_json)
+
+
+def _watcher(plan: Path | None, run_folder: Path | None) -> Watcher:
+    from ablation.cli.watch import Watcher
+    from ablation.plan.choose import choose_plan, command_options
+    from ablation.plan.lock import verify_lock
+    from ablation.study.workspace import run_root
+
+    locked = verify_lock(choose_plan(plan))
+    return Watcher(locked, run_root(locked, run_folder), command_options(locked.path, run_folder))
+
+
+def _say(plan: Path | None, run_folder: Path | None, as_json: bool) -> None:
     from ablation.plan.choose import choose_plan, command_options
     from ablation.plan.deviations import deviations_path, read_deviations
     from ablation.plan.lock import verify_lock
@@ -45,34 +71,34 @@ def status(
         found |= {"extensions": [asdict(one) for one in state.extensions], "evaluations": [asdict(one) for one in sets]}
         typer.echo(json.dumps(found | {"next": following}))
         return
-    typer.echo(f"plan     {locked.path} (locked {locked.lock.locked_at}, {locked.digest[:12]})")
-    typer.echo(f"run      {root}" + ("" if root.is_dir() else " (not begun)"))
-    typer.echo(f"runner   {worker or 'none at work'}")
+    echo(f"plan     {locked.path} (locked {locked.lock.locked_at}, {locked.digest[:12]})")
+    echo(f"run      {root}" + ("" if root.is_dir() else " (not begun)"))
+    echo(f"runner   {worker or 'none at work'}")
     for family, there in state.sweeps.items():
-        typer.echo(f"sweep    {family}: {there}{' (imported)' if f'{family}/start/sweep' in state.imported else ''}")
+        echo(f"sweep    {family}: {there}{' (imported)' if f'{family}/start/sweep' in state.imported else ''}")
     for arm in state.arms:
         end = "stopped by a stop rule" if arm.stopped else f"readout: {arm.readout}"
         if arm.imported:
-            typer.echo(f"arm      {arm.family}/{arm.arm}: {end} (imported; not trained here)")
+            echo(f"arm      {arm.family}/{arm.arm}: {end} (imported; not trained here)")
             continue
         end += f"; {arm.failed}" if arm.failed else ""
         say(f"arm      {arm.family}/{arm.arm}: {arm.updates_done} of {arm.updates} updates, {end}{_unstepped(arm)}")
     for stage, rollouts in state.begun.items():
-        typer.echo(f"begun    {stage}: {rollouts} rollout{'s' * (rollouts != 1)} on disk")
+        echo(f"begun    {stage}: {rollouts} rollout{'s' * (rollouts != 1)} on disk")
     for one in state.extensions:
-        typer.echo(f"extend   {one.family}/{one.arm}: {_extension(one, state.arms[0].updates)}")
+        echo(f"extend   {one.family}/{one.arm}: {_extension(one, state.arms[0].updates)}")
         for update, figures in one.figures.items():
             if figures:
-                typer.echo(f"check    {one.family}/{one.arm}@{update}: {one.checks[update]}")
+                echo(f"check    {one.family}/{one.arm}@{update}: {one.checks[update]}")
             for line in _packed(figures):
-                typer.echo(f"         {line}")
+                echo(f"         {line}")
     for one in sets:
         for line in _set(one):
-            typer.echo(f"phase 2  {line}")
+            echo(f"phase 2  {line}")
     if following.startswith("ablation run --all") and state.imported:  # the verdict says what is missing
-        typer.echo(f"next     ablation import --stage STAGE --arm ARM{options} FILE (`ablation verdict` says what is missing)")
+        echo(f"next     ablation import --stage STAGE --arm ARM{options} FILE (`ablation verdict` says what is missing)")
         return
-    typer.echo(f"next     {following}")
+    echo(f"next     {following}")
 
 
 def _unstepped(one: ArmState | ExtensionState) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ablation.cli.fit import echo
 from ablation.cli.pointer import HELP as AT_HELP
 from ablation.cli.pointer import print_at
 
@@ -68,6 +69,8 @@ def verdict(
         typer.echo(json.dumps(content, ensure_ascii=False, allow_nan=False))
     else:
         _print(found, judged)
+        if measures is None and sys.stdout.isatty():
+            echo(f"To read on: `ablation report {root}` writes a page, `ablation view {root}` opens the rollouts in a browser.")
     for line in [*said, *message]:
         print(line, file=sys.stderr)
     # a raised error would put a second object on stdout

@@ -11,10 +11,15 @@ _ABSENT = object()
 _CELLS = "problems.cells."
 _NAMED = 8
 """Ids of cells that a line names; of more it says how many."""
+_LONG = 60
+"""Characters of a value that a line shows whole."""
 
 
-def diff_trees(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """One line `  field.path: old -> new` for every value that differs, in the order of the plan; of cells a line an effort."""
+def diff_trees(old: dict[str, Any], new: dict[str, Any], *, full: bool = False) -> list[str]:
+    """One line `  field.path: old -> new` for every value that differs, in the order of the plan; of cells a line an effort.
+
+    Of a long value only its size is told, unless `full`.
+    """
     lines: list[str] = []
 
     def walk(before: Any, after: Any, path: str) -> None:
@@ -29,7 +34,7 @@ def diff_trees(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
                 b = after[index] if index < len(after) else _ABSENT
                 walk(a, b, f"{path}[{index}]")
         elif not _same(before, after):
-            lines.append(f"  {path}: {_shown(before)} -> {_shown(after)}")
+            lines.append(f"  {path}: {_shown(before, full)} -> {_shown(after, full)}")
 
     walk(terse_tables(old), terse_tables(new), "")
     return lines
@@ -63,8 +68,20 @@ def _listed(ids: list[str]) -> str:
     return ", ".join([*ids[:_NAMED], *more])
 
 
-def _shown(value: Any) -> str:
+def shortened(lines: list[str], most: int = 12) -> list[str]:
+    """The first of many lines, and how many more there are."""
+    return lines if len(lines) <= most + 1 else [*lines[:most], f"  and {len(lines) - most} more differences"]
+
+
+def _shown(value: Any, full: bool) -> str:
     if value is _ABSENT:
         return "(not there)"
     text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 200 else text[:197] + "..."
+    if full or len(text) <= _LONG:
+        return text
+    if isinstance(value, dict):
+        names = ", ".join([*list(value)[:4], *(["..."] if len(value) > 4 else [])])
+        return f"{{{names}}} ({len(value)} field{'s' * (len(value) != 1)})"
+    if isinstance(value, list):
+        return f"[...] ({len(value)} entr{'y' if len(value) == 1 else 'ies'})"
+    return f'{text[: _LONG - 4]}..."'

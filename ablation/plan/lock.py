@@ -19,7 +19,7 @@ from ablation.errors import IntegrityError, UsageError
 from ablation.files import TEMPORARY_PREFIX, disk_errors, json_bytes, sha256_bytes, sync_folder, write_bytes
 from ablation.plan.canonical import canonical_tree, tree_digest
 from ablation.plan.choose import lock_path
-from ablation.plan.diff import added_only, diff_trees
+from ablation.plan.diff import added_only, diff_trees, shortened
 from ablation.plan.load import LoadedPlan, PlanError, load_plan, parse_plan, read_plan_file
 from ablation.plan.locate import changed_resources, resource_digests
 from ablation.plan.model import Plan
@@ -201,7 +201,7 @@ def verify_lock(path: Path, *, resources: bool = False) -> LockedPlan:
     differences = diff_trees(lock.content["plan"], canonical_tree(plan))
     if differences and not added_only(lock.content["plan"], canonical_tree(plan)):
         raise IntegrityError(
-            f"{path}: this version of the program reads the locked plan differently:\n" + "\n".join(differences),
+            f"{path}: this version of the program reads the locked plan differently:\n" + "\n".join(shortened(differences)),
             hint=f"Use the version that locked it: ablation {lock.content['packages'].get('ablation')}.",
         )
     if differences:
@@ -276,7 +276,7 @@ def _changed(path: Path, data: bytes, lock: Lock) -> IntegrityError:
             hint=_restore_hint(path),
         )
     lines = [f"{path} was changed after it was locked (locked -> now):"]
-    lines += diff_trees(lock.content["plan"], canonical_tree(loaded.plan))
+    lines += shortened(diff_trees(lock.content["plan"], canonical_tree(loaded.plan)))
     return IntegrityError("\n".join(lines), hint=_restore_hint(path))
 
 

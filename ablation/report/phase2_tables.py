@@ -113,7 +113,7 @@ def _answers(compared: Sequence[Compared]) -> RenderableType:
     for heading in _COUNTS.values():
         grid.add_column(heading, justify="right", no_wrap=True)
     for heading in ("tokens per\ncorrect", "length, both\ncorrect", "CJK\nshare"):
-        grid.add_column(heading, justify="right")
+        grid.add_column(heading, justify="right", overflow="fold")
     for name, own, ratios in comparison_rows(compared):
         cjk = own.get("cjk_share")
         cells = [shown(own.get(measure)) for measure in _COUNTS]
@@ -126,7 +126,7 @@ def _agent(compared: Sequence[Compared]) -> Group:
     grid = plain_table()
     grid.add_column("model", overflow="fold")
     for heading in ("tokens\na turn", "valid\ncalls", "invalid", "no call", "typical turn", "ratio of sums"):
-        grid.add_column(heading, justify="right")
+        grid.add_column(heading, justify="right", overflow="fold")
     for name, own, ratios in comparison_rows(compared):
         mean = own.get("agent_turn")
         cells = ["-" if mean is None else f"{mean:.1f}"]
@@ -165,7 +165,7 @@ def _safety(compared: Sequence[Compared]) -> RenderableType:
     grid = plain_table()
     grid.add_column("model", overflow="fold")
     for heading in columns.values():
-        grid.add_column(heading, justify="right")
+        grid.add_column(heading, justify="right", overflow="fold")
     for name, own, _ in comparison_rows(compared):
         grid.add_row(escape(name), *(shown(own.get(measure)) for measure in columns))
     return grid

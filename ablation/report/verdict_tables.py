@@ -208,8 +208,8 @@ def readouts(family: str, sweep: Mapping[str, Any] | None, arms: Sequence[ArmVer
         table.add_column(heading, justify="right", no_wrap=True)
     levels = {one.level for arm in arms if arm.figures for one in arm.figures.ratios.values() if one.level}
     interval = f"\n({100 * max(levels):g}% CI)" if levels else ""
-    table.add_column(f"tokens per\ncorrect{interval}", justify="right")
-    table.add_column(f"clean\nlength{interval}", justify="right")
+    table.add_column(f"tokens per\ncorrect{interval}", justify="right", overflow="fold")
+    table.add_column(f"clean\nlength{interval}", justify="right", overflow="fold")
     if sweep is not None:
         clean, *counts = (shown(sweep.get(name)) for name in ("clean", "truncated", "looping", "truncated_or_looping"))
         table.add_row("start", clean, "", *counts, "", "", "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -60,6 +61,12 @@ class Events:
     """`family/arm` -> `arm_finished`, or `arm_stopped`."""
     extension_stopped: set[str] = field(default_factory=set)
     """`family/arm`."""
+    parts: dict[str, int] = field(default_factory=dict)
+    """Stage that is not complete -> rollouts in its parts."""
+    recent: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=12))
+    """The newest ones."""
+    began: str | None = None
+    """Time of the first one."""
     count: int = 0
 
     def read(self) -> bool:
@@ -78,7 +85,13 @@ class Events:
 
     def _take(self, event: dict[str, Any]) -> None:
         self.count += 1
+        self.recent.append(event)
+        self.began = self.began or event["time"]
         kind = event.get("event")
+        if kind == "part_written":
+            self.parts[event["stage"]] = self.parts.get(event["stage"], 0) + event["rollouts"]
+        elif kind in ("stage_sampled", "stage_imported", "stage_reused"):
+            self.parts.pop(event["stage"], None)
         if kind in ("stage_sampled", "stage_imported", "stage_graded"):
             self.sampled[event["stage"]] = event
         if kind == "stage_sampled":

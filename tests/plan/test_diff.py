@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from ablation.plan.canonical import canonical_tree
-from ablation.plan.diff import added_only, diff_trees
+from ablation.plan.diff import added_only, diff_trees, shortened
 from ablation.plan.load import load_plan
 from tests.plan.conftest import OWN_TABLE, RIGGED_TABLE, TEXT, with_table, write_plan
 
@@ -54,9 +54,27 @@ def test_rows_of_tables_are_shown_without_what_they_do_not_use(tmp_path):
     at = "  verdict.replication.table"
     assert diff_trees(before, rigged) == [f'{at}: "study" -> [{{"label": "REPLICATED"}}]']
     missed = '{"any": [{"reason": "NO_STABLE_ARM"}, {"reason": "NOT_STABLE_AGAIN"}, {"reason": "STOPPED"}]}'
-    assert diff_trees(rigged, own) == [
+    assert diff_trees(rigged, own, full=True) == [
         f'{at}[0].label: "REPLICATED" -> "INCONCLUSIVE"',
         f'{at}[0].when: (not there) -> {{"reason": "CONTROL_NOT_DAMAGED"}}',
         f'{at}[1]: (not there) -> {{"label": "NOT_REPLICATED", "when": {missed}}}',
         f'{at}[2]: (not there) -> {{"label": "REPLICATED"}}',
     ]
+
+
+def test_of_long_values_their_size_is_told_unless_all_is_asked_for():
+    fields = {name: "x" * 20 for name in "abcdef"}
+    old = {"arm": fields, "list": list(range(40)), "text": "y" * 100}
+    assert diff_trees(old, {}) == [
+        "  arm: {a, b, c, d, ...} (6 fields) -> (not there)",
+        "  list: [...] (40 entries) -> (not there)",
+        f'  text: "{"y" * 55}..." -> (not there)',
+    ]
+    assert diff_trees(old, {}, full=True)[2] == f'  text: "{"y" * 100}" -> (not there)'
+    assert diff_trees({"a": "z" * 58}, {}) == [f'  a: "{"z" * 58}" -> (not there)']
+
+
+def test_many_differences_are_counted():
+    lines = [f"  line {number}" for number in range(20)]
+    assert shortened(lines, 5) == [*lines[:5], "  and 15 more differences"]
+    assert shortened(lines[:6], 5) == lines[:6]
