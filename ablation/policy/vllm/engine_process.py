@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass, field
+from itertools import islice
 from multiprocessing.connection import Connection
 from typing import Any, get_args
 
@@ -35,6 +36,8 @@ from ablation.policy.vllm.top import entropy_and_mass
 TOKENS_AT_ONCE = 64
 """New tokens of a rollout that the engine hands over together."""
 ALIVE_SECONDS = 1.0
+AHEAD = 4
+"""Times `sequences` that the engine has at most: it always has what to do next, and a stage of 100,000 begins at once."""
 
 
 def main() -> None:
@@ -229,12 +232,14 @@ class Engine:
     def sample(self, request: Sample, runner: Connection) -> None:
         """Send each rollout when it is finished, and a sign of life in between."""
         self._check_adapter(request.adapter)
-        adapter, rows = self._request(request.adapter), {}
-        for key, prompt, seed in request.rows:
-            rows[self._add(prompt, self._sampling_params(request.values, seed), adapter)] = _Row(key)
+        adapter, waiting, rows = self._request(request.adapter), iter(request.rows), {}
         finished = tokens = 0
         told = time.monotonic()
-        while rows:
+        while True:
+            for key, prompt, seed in islice(waiting, AHEAD * self.settings.sequences - len(rows)):
+                rows[self._add(prompt, self._sampling_params(request.values, seed), adapter)] = _Row(key)
+            if not rows:
+                return
             for output in self.engine.step():
                 row, completion = rows[output.request_id], output.outputs[0]
                 tokens += self._take(row, completion, request.values.top_logprobs)

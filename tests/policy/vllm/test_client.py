@@ -8,6 +8,7 @@ import shutil
 import signal
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -40,6 +41,20 @@ def test_rollouts_come_back_as_asked_and_are_scored_alike_by_the_trainer(make_po
         assert np.abs(mine - one.logprobs).max() < 1e-4
         assert (one.top_entropy >= 0).all()
         assert (one.top_mass <= 1 + 1e-5).all()
+
+
+def test_more_rollouts_than_the_engine_looks_ahead_all_come_back_once_and_in_order(make_policy, prompts):
+    from ablation.policy.vllm.engine_process import AHEAD
+
+    policy = make_policy()
+    requests = requests_of(prompts, AHEAD * policy.plan.policy.vllm.sequences + 50)
+    values, adapter, told = replace(policy.values, max_tokens=4), policy.hand_over(), []
+    sampled = policy.sample_with(requests, values, adapter, lambda done, tokens: told.append(done))
+    assert told[-1] == len(requests) == len(sampled) == 306
+    last = policy.sample_with(requests[-3:], values, adapter)
+    for one, other in zip(sampled[-3:], last, strict=True):
+        assert abs(one.logprobs[0] - other.logprobs[0]) < 1e-4
+        assert one.token_ids[0] == other.token_ids[0]
 
 
 def test_entropy_and_mass_are_those_of_the_trainers_most_likely_tokens(make_policy, prompts, trainer):
