@@ -52,6 +52,19 @@ class Study:
                 self.__dict__["_read"] = (marks, own_plan(self.root))
             return self.__dict__["_read"][1]
 
+    def events(self) -> list[dict[str, Any]]:
+        """Every event of the journal. Raises `IntegrityError` if its chain is broken."""
+        from ablation.rollouts.journal_chain import read_journal
+
+        try:
+            status = self.run.journal.stat()
+        except OSError:
+            return []
+        marks, known = (status.st_size, status.st_mtime_ns), self.__dict__.get("_events", (None,))
+        if known[0] != marks:
+            known = self.__dict__["_events"] = (marks, read_journal(self.run.journal))
+        return known[1]
+
     @cached_property
     def index(self) -> Index:
         from ablation.view.index import Index
@@ -69,11 +82,9 @@ class Study:
     def sealed_sets(self) -> list[str]:
         """Evaluation sets whose texts nobody may look at here: a read of them is planned or under way, and was not opened."""
         from ablation.blind.build import settings_of
-        from ablation.rollouts.blind_record import UNSEALED
-        from ablation.rollouts.journal_chain import read_journal
+        from ablation.rollouts.blind_record import SEALED, UNSEALED
 
         found = []
-        events: list[dict[str, Any]] | None = None
         for name in ("held-out", "safety"):
             try:
                 settings_of(self.locked.plan, name)
@@ -82,9 +93,9 @@ class Study:
             folders = [path for path in self.run.evaluation_set(name).glob("*@*") if path.is_dir()]
             if not folders:
                 continue
-            events = read_journal(self.run.journal) if events is None else events
-            opened = {str(one.get("subject")) for one in events if one.get("event") == UNSEALED and one.get("set") == name}
-            begun = {str(one.get("subject")) for one in events if one.get("event") == "blind_sealed" and one.get("set") == name}
+            own = [one for one in self.events() if one.get("set") == name]
+            opened = {str(one.get("subject")) for one in own if one.get("event") == UNSEALED}
+            begun = {str(one.get("subject")) for one in own if one.get("event") == SEALED}
             # Without an opened read, or with one that is sealed, a rater may still come.
             if begun - opened or not opened:
                 found.append(name)

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ablation.errors import AblationError, UsageError
+from ablation.errors import UsageError
 from ablation.report.arm_words import arm_in_words
+from ablation.study.runlock import runner_at_work
 from ablation.view import query, rollout, tables
 from ablation.view.jobs import Jobs, state_of
 from ablation.view.library import Library, Study, damaged
@@ -37,7 +38,7 @@ class Viewer:
             if why is None:
                 plan = study.locked.plan
                 row |= {"question": plan.question, "arms": list(plan.arms), "families": list(plan.families)}
-                row |= {"worker": _quietly(lambda one=study: progress(one).worker)}
+                row["worker"] = runner_at_work(study.root)
             found.append(row)
         return "studies", {"studies": found, "place": str(self.library.place), "title": "Studies"}
 
@@ -164,10 +165,3 @@ def _key(row: Mapping[str, Any]) -> dict[str, Any]:
     """What names a rollout in an address."""
     key = {name: row[name] for name in ("family", "arm", "stage", "problem", "effort")}
     return key | {"index": row["idx"]}
-
-
-def _quietly(work: Any) -> Any:
-    try:
-        return work()
-    except (AblationError, OSError, ValueError, KeyError, TypeError):
-        return None

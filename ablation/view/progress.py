@@ -10,7 +10,6 @@ from ablation.errors import AblationError
 from ablation.plan.deviations import Deviation, read_deviations
 from ablation.plan.model import Plan
 from ablation.rollouts.folder import stage_file
-from ablation.rollouts.journal_chain import read_journal
 from ablation.study.phase2_state import SetState, phase2_state
 from ablation.study.runlock import runner_at_work
 from ablation.study.schedule import cells_of_update
@@ -57,7 +56,7 @@ def progress(study: Study) -> Progress:
     note, events, deviations = None, [], []
     try:
         deviations = read_deviations(run.deviations, locked.digest)
-        events = read_journal(run.journal)
+        events = study.events()
     except AblationError as error:
         note = " ".join(error.lines())
     sets = []

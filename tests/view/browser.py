@@ -67,7 +67,7 @@ class Watch:
 
 def settle(page) -> None:
     """Wait until the page has stopped loading itself again."""
-    for _ in range(60):
+    for _ in range(360):
         try:
             page.wait_for_load_state()
             if page.locator("[data-reload]").count() == 0:

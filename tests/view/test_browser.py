@@ -18,6 +18,8 @@ pytestmark = [needs_browser(), pytest.mark.slow]
 RECORD = Path(__file__).parents[2] / "runs" / "records" / "smollm2"
 KEY = "family=main&arm=C&stage=readout&problem=p0&effort=low&index=0"
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]
+PATIENCE = 180_000
+"""Milliseconds."""
 HEAVIEST = 1_500_000
 """Bytes of a page with all that it loads."""
 
@@ -53,9 +55,16 @@ def address(shelf):
         yield found.rstrip("/")
 
 
+def context_of(chromium, **options):
+    """A browser of its own. Its patience is for machines that do other work, too."""
+    context = chromium.new_context(**options)
+    context.set_default_timeout(PATIENCE)
+    return context
+
+
 @pytest.fixture
 def page(chromium):
-    context = chromium.new_context(viewport={"width": 1280, "height": 900})
+    context = context_of(chromium, viewport={"width": 1280, "height": 900})
     yield context.new_page()
     context.close()
 
@@ -108,7 +117,7 @@ def test_every_page_says_nothing_to_the_console_asks_nobody_else_and_is_light(pa
 def test_axe_finds_nothing_and_no_page_is_wider_than_its_screen(chromium, address, width, scheme):
     from axe_playwright_python.sync_playwright import Axe
 
-    context = chromium.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    context = context_of(chromium, viewport={"width": width, "height": 800}, color_scheme=scheme)
     page = context.new_page()
     rollout = some_rollout(page, address)
     loops = "/study/small/rollouts?differs=looping&arm=C&without=N&family=main"
@@ -238,7 +247,7 @@ def test_tokens_have_their_text_colours_and_weights(page, address):
 
 def test_a_run_that_goes_on_is_shown_without_loading_the_page_again(chromium, tmp_path):
     run, locked = made.make(tmp_path)
-    context = chromium.new_context()
+    context = context_of(chromium)
     with server(run.root, cache=tmp_path / "cache") as address:
         page = context.new_page()
         page.goto(address)
@@ -247,7 +256,7 @@ def test_a_run_that_goes_on_is_shown_without_loading_the_page_again(chromium, tm
         assert "6 events" in page.locator("[data-live]").inner_text()
         tell(run, locked, "part_written", stage="main/N/update-1", part="part-000.parquet", rollouts=6, part_sha256="0" * 64)
         made.write(run, locked, "main", "N", run.update("main", "N", 1), whole=False, stage="update", update=1)
-        page.get_by_text("7 events").wait_for(timeout=15_000)
+        page.get_by_text("7 events").wait_for()
         assert "6 of 12 rollouts" in page.locator("[data-live]").inner_text()  # an update has half of 12 cells, 2 rollouts each
         assert page.evaluate("window.same")
     context.close()
@@ -272,9 +281,9 @@ def test_what_is_damaged_has_a_page_that_says_so_and_the_rest_is_shown(page, add
 def test_with_a_token_a_browser_is_let_in_by_its_address_alone(chromium, shelf):
     with server(shelf / "runs" / "small", "--token", cache=shelf / "cache") as found:
         where, _, token = found.partition("?")
-        stranger = chromium.new_context().new_page()
+        stranger = context_of(chromium).new_page()
         assert stranger.goto(where).status == 403 and "small" not in stranger.content()
-        page = chromium.new_context().new_page()
+        page = context_of(chromium).new_page()
         watch = Watch(page)
         page.goto(found)
         assert page.locator("h1").inner_text() and token not in page.url
@@ -296,7 +305,7 @@ def test_a_blinded_read_by_keyboard_alone_from_the_first_pair_to_sealed_ratings(
     run, locked, folder = start(tmp_path, words=" <script>document.title='owned'</script>")
     monkeypatch.chdir(tmp_path)
     assert CliRunner().invoke(blind, ["pairs", "--subject", SUBJECT]).exit_code == 0
-    context = chromium.new_context(viewport={"width": 360, "height": 740})
+    context = context_of(chromium, viewport={"width": 360, "height": 740})
     page = context.new_page()
     watch = Watch(page)
     with server(run.root, "--only-reads", cache=tmp_path / "cache") as address:
@@ -340,7 +349,7 @@ def test_a_blinded_read_by_keyboard_alone_from_the_first_pair_to_sealed_ratings(
 
 
 def test_without_script_pages_still_work(chromium, address):
-    context = chromium.new_context(java_script_enabled=False)
+    context = context_of(chromium, java_script_enabled=False)
     page = context.new_page()
     page.goto(f"{address}/study/small/rollouts?arm=C")
     page.get_by_role("form", name="Filter").get_by_label("Looping").select_option("yes")
@@ -354,7 +363,7 @@ def test_pictures_to_look_at(chromium, address):
     folder = Path(os.environ["ABLATION_SCREENSHOTS"])
     folder.mkdir(parents=True, exist_ok=True)
     for width, scheme in ((1280, "light"), (1280, "dark"), (360, "light")):
-        page = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme).new_page()
+        page = context_of(chromium, viewport={"width": width, "height": 900}, color_scheme=scheme).new_page()
         rollout = some_rollout(page, address)
         places = {"studies": "/", "rollout": rollout + "&by=weight"} | {
             place.rpartition("/")[2].partition("?")[0]: place for place in pages("smollm2")[:5]
