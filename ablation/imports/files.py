@@ -8,6 +8,7 @@ from typing import Any
 
 from ablation.errors import UsageError
 from ablation.imports.columns import Row, check_even, read_row
+from ablation.imports.several import each
 from ablation.problems.plain import parse_line
 
 _KNOWN = "JSON Lines (.jsonl), Parquet (.parquet) and Inspect logs (.eval)"
@@ -18,14 +19,13 @@ def read_files(paths: list[Path]) -> tuple[list[Row], set[str]]:
 
     Raises `UsageError` naming file and line for what cannot be read, for a wrong type, or for a column that some rows lack.
     """
-    rows, unused = [], set()
+    rows: list[Row] = []
+    unused: set[str] = set()
     for path in paths:
-        before = len(rows)
-        for where, values in _rows(path):
-            row, left = read_row(where, values)
-            rows.append(row)
-            unused |= left
-        if len(rows) == before:
+        found = each(_rows(path), lambda row: read_row(*row))
+        rows += [row for row, _ in found]
+        unused.update(*(left for _, left in found))
+        if not found:
             raise UsageError(f"{path}: there is no rollout in this file")
     check_even(rows)
     return rows, unused

@@ -9,6 +9,7 @@ from typing import Any
 from ablation.errors import UsageError
 from ablation.files import json_bytes, sha256_bytes
 from ablation.imports.columns import FINISH, SETTINGS, Row, message_text
+from ablation.imports.several import each
 from ablation.imports.tokens import Tokens
 from ablation.plan.model import Plan
 from ablation.plan.section import did_you_mean
@@ -64,9 +65,8 @@ def read_rollouts(rows: Sequence[Row], wanted: Wanted) -> Read:
             "finish_reason: is missing: nothing says whether this rollout ended or was cut",
             f"Add it (stop or length). --finish-by-count takes texts within {NEAR_CAP:.0%} of the cap as cut, and is marked.",
         )
-    rollouts = [
-        _rollout(row, item, wanted, number) for number, (item, row) in enumerate(zip(wanted.items, placed, strict=True), 1)
-    ]
+    numbered = enumerate(zip(wanted.items, placed, strict=True), 1)
+    rollouts = each(numbered, lambda one: _rollout(one[1][1], one[1][0], wanted, one[0]))
     seen: dict[int, Row] = {}
     for row in placed if seeds else ():
         if row.get("seed") in seen:
@@ -88,11 +88,12 @@ def read_rollouts(rows: Sequence[Row], wanted: Wanted) -> Read:
 
 def _placed(rows: Sequence[Row], wanted: Wanted) -> list[Row]:
     """The row of each item."""
-    plan, found = wanted.plan, {}
+    plan, found = wanted.plan, dict[tuple[str, str, int], Row]()
     items = {(item.cell.problem, item.cell.effort, item.index) for item in wanted.items}
     cells = {(problem, effort) for problem, effort, _ in items}
     counts: dict[tuple[str, str], int] = {}
-    for row in rows:
+
+    def place(row: Row) -> None:
         for name in SETTINGS:
             own, value = getattr(plan.sampling, name), row.get(name)
             if value is not None and value != own and not (name == "top_k" and value == -1 and own == 0):
@@ -120,6 +121,8 @@ def _placed(rows: Sequence[Row], wanted: Wanted) -> list[Row]:
         if key in found:
             raise row.error(f"{problem}@{effort} #{index} is there already, at {found[key].where}")
         found[key] = row
+
+    each(rows, place)
     lacking = [item for item in wanted.items if (item.cell.problem, item.cell.effort, item.index) not in found]
     if lacking:
         one = lacking[0]

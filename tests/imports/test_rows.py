@@ -321,3 +321,21 @@ def test_rows_say_where_they_stopped_and_not_what_is_not_known_of_their_sampling
     assert {one.stop_id for one in stage.rollouts() if one.finish_reason == "stop"} == {3}
     assert {one.stop_id for one in stage.rollouts() if one.finish_reason == "length"} <= {None}
     assert stage.sampling.values == [""]
+
+
+def test_rows_that_are_wrong_are_named_together_and_at_most_twenty(locked):
+    rows = given_rows(locked)
+    some = [row | {"effort": "high"} if place in (2, 5) else row for place, row in enumerate(rows)]
+    with pytest.raises(UsageError) as refused:
+        bring(locked, some)
+    assert [line.split(":", 1)[1] for line in refused.value.message.splitlines()] == [
+        "3: effort: found `high`; the plan's are low, medium",
+        "6: effort: found `high`; the plan's are low, medium",
+    ]
+    with pytest.raises(UsageError) as refused:
+        bring(locked, [row | {"seed": -1} for row in rows])
+    lines = refused.value.message.splitlines()
+    assert len(lines) == 21 and lines[-1] == "and more: the first 20 are named"
+    with pytest.raises(UsageError) as refused:
+        bring(locked, [row | {"finish_reason": "length"} if place < 2 else row for place, row in enumerate(rows)])
+    assert len(refused.value.message.splitlines()) == 2
