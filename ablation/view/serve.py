@@ -59,6 +59,7 @@ def _listen(host: str, port: int) -> socket.socket:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))
+        made.listen(128)  # before the address is printed: whoever reads it may come at once
     except OSError as error:
         made.close()
         hint = "Choose another one with --port, or 0 for any." if port else "Choose another one with --host."
