@@ -7,7 +7,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [
     *("README.md", "plans/README.md", "runs/README.md", "runs/records/smollm2/README.md"),
     "runs/records/smollm2-vllm/README.md",
-    *("ablation/assets/README.md", "ablation/training/weightings/README.md"),
+    *("ablation/assets/README.md", "ablation/training/weightings/README.md", "ablation/policy/vllm/README.md"),
 ]
 
 
