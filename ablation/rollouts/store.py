@@ -246,9 +246,19 @@ def _with_later(table: pa.Table, path: Path) -> pa.Table:
     count = table.num_rows
     table = table.append_column(SCHEMA.field("stop_id"), pa.nulls(count, pa.int32()))
     for name, value in (("sampling", ""), ("logprob_kind", _metadata_info(table.schema.metadata or {}, path).logprob_kind)):
-        column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, dtype=np.int32)), pa.array([value]))
+        column = _alike(value, count)
         table = table.append_column(pa.field(name, column.type, nullable=False), column)
     return table.select(SCHEMA.names)
+
+
+def _alike(value: str, count: int) -> pa.DictionaryArray:
+    """`count` times `value`, from buffers: `pa.array` imports pandas, which takes longer than all that a verdict computes."""
+    text = value.encode()
+    indices = [None, pa.py_buffer(np.zeros(count, dtype=np.int32))]
+    ends = [None, pa.py_buffer(np.array([0, len(text)], dtype=np.int32)), pa.py_buffer(text)]
+    return pa.DictionaryArray.from_arrays(
+        pa.Array.from_buffers(pa.int32(), count, indices), pa.Array.from_buffers(pa.string(), 1, ends)
+    )
 
 
 def _stage(info: StageInfo, table: pa.Table, where: str) -> Stage:
