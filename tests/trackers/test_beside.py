@@ -26,6 +26,13 @@ def run(tmp_path) -> Path:
     return tmp_path / "run"
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """Other work on the machine must not decide a test."""
+    monkeypatch.setattr(beside, "START_PATIENCE", 120.0)
+    monkeypatch.setattr(beside, "END_PATIENCE", 120.0)
+
+
 def tracked(folder: Path, run: Path, during=lambda: None) -> list[str]:
     """What was said while a run of no work at all was tracked in `folder`."""
     said: list[str] = []
@@ -89,7 +96,7 @@ def test_one_that_dies_is_named_and_the_run_goes_on(tmp_path, run):
             if b"ablation.trackers.process" in path.read_bytes() and _parent(path.parent) == os.getpid()
         ]
         os.kill(child, signal.SIGKILL)
-        time.sleep(1)
+        time.sleep(5)  # until it has been noticed
 
     said = tracked(tmp_path / "board", tmp_path / "empty", during)
     assert said[1:] == [
