@@ -52,6 +52,10 @@ class Index:
         self._connection.execute("CREATE SEQUENCE ids")
         self._connection.execute(f"CREATE TABLE rollouts (id BIGINT DEFAULT nextval('ids'), {columns})")
         self.progress = Progress()
+        self.version = 0
+        """Changes whenever the table does."""
+        self.choices: tuple[int, dict[str, list[str]]] | None = None
+        """What `query.choices` found at a version."""
         self._units: dict[tuple[str, str | None], Any] = {}
         self._problems: dict[Path, tuple[str, dict[str, Problem] | None]] = {}
         self._lock, self._looked, self._thread = threading.Lock(), 0.0, None
@@ -117,6 +121,7 @@ class Index:
         folder, part = unit
         with self._connection.cursor() as cursor:
             cursor.execute("DELETE FROM rollouts WHERE folder = ? AND (? IS NULL OR part = ?)", [folder, part, part])
+        self.version += 1
         self._units.pop(unit, None)
         self.progress.damaged.pop(folder, None)
 
@@ -150,6 +155,7 @@ class Index:
             cursor.register("fresh", table)
             cursor.execute(f"INSERT INTO rollouts ({names}) SELECT {names} FROM fresh")
             cursor.unregister("fresh")
+        self.version += 1
 
     def _key(self, folder: str) -> str:
         return cache.stage_key(self.run.root / folder, self.plan, self._of_set(folder)[0])

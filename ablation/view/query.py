@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -138,23 +137,25 @@ def find(index: Index, asked: Filter, sealed: list[str]) -> Page:
     """The rollouts that `asked` names. `sealed`: folders that nobody may look into now."""
     source, clauses, values = _from(index, asked, sealed)
     where = f" WHERE {' AND '.join(clauses)}" if clauses else ""
-    count = index.sql(f"SELECT count(*) FROM {source}{where}", values)[0][0]
-    column = "a.id" if asked.sort == "order" else f'a."{asked.sort}"'
-    up = asked.up != asked.before
+    column = "id" if asked.sort == "order" else f'"{asked.sort}"'
+    up, rest = asked.up != asked.before, ""
     if asked.after is not None:
         value, number = asked.after
-        key, sign = "coalesce({0}, 'infinity'::DOUBLE)" if asked.up else "coalesce({0}, '-infinity'::DOUBLE)", ">" if up else "<"
-        column_key = "a.id::DOUBLE" if asked.sort == "order" else key.format(f"{column}::DOUBLE")
-        last = value if value is not None else float("inf") if asked.up else float("-inf")
-        clauses = [*clauses, f"({column_key} {sign} $last OR ({column_key} = $last AND a.id {sign} $number))"]
-        values = values | {"last": last, "number": number}
-        where = f" WHERE {' AND '.join(clauses)}"
-    direction = "ASC" if up else "DESC"
-    nulls = "NULLS LAST" if not asked.before else "NULLS FIRST"
-    order = f"{column} {direction} {nulls}, a.id {direction}"
-    columns = ", ".join(f'a."{name}"' for name in SHOWN) + (", " + _of_partner() if asked.without else "")
-    found = index.sql(f"SELECT {columns} FROM {source}{where} ORDER BY {order} LIMIT {PAGE + 1}", values)
-    more, found = len(found) > PAGE, found[:PAGE]
+        end, sign = "infinity" if asked.up else "-infinity", ">" if up else "<"
+        key = f"coalesce({column}::DOUBLE, '{end}'::DOUBLE)"  # what has no value comes last
+        rest = f" WHERE {key} {sign} $last OR ({key} = $last AND id {sign} $number)"
+        values = values | {"last": float(end) if value is None else value, "number": number}
+    direction, nulls = "ASC" if up else "DESC", "FIRST" if asked.before else "LAST"
+    columns = [f'a."{name}"' for name in SHOWN] + ([f'b."{name}" AS b_{name}' for name in PARTNER] if asked.without else [])
+    # One query for page and count, so that texts are looked through once.
+    found = index.sql(
+        f"WITH found AS MATERIALIZED (SELECT {', '.join(columns)} FROM {source}{where}) "
+        f"SELECT *, (SELECT count(*) FROM found) FROM found{rest} "
+        f"ORDER BY {column} {direction} NULLS {nulls}, id {direction} LIMIT {PAGE + 1}",
+        values,
+    )
+    count = found[0][-1] if found else 0
+    more, found = len(found) > PAGE, [row[:-1] for row in found[:PAGE]]
     if asked.before:
         found.reverse()
     names = [*SHOWN, *(f"b_{name}" for name in PARTNER)] if asked.without else list(SHOWN)
@@ -171,10 +172,6 @@ def find(index: Index, asked: Filter, sealed: list[str]) -> Page:
 
 PARTNER = ("arm", "stage", "tokens", "correct", "truncated", "looping", "loop_length", "seed", "status")
 """What is shown of the other arm's rollout."""
-
-
-def _of_partner() -> str:
-    return ", ".join(f'b."{name}"' for name in PARTNER)
 
 
 def _at(row: Mapping[str, Any], sort: str) -> str:
@@ -214,17 +211,20 @@ def _from(index: Index, asked: Filter, sealed: list[str]) -> tuple[str, list[str
         same = "(a.stage = b.stage OR a.stage = 'sweep' OR b.stage = 'sweep')"
         clauses.append(_stage_of("b") if "stage" in asked.one_of else same)
     if asked.text:
-        files = _files(index, clauses, values, source)
-        if not files:
+        parts = _parts(index, clauses, values, source)
+        if not parts:
             return source, [*clauses, "false"], values
         columns = ("thinking_text", "answer_text") if not asked.within else (f"{asked.within}_text",)
         hit = " OR ".join(f"contains(lower({one}), $text)" for one in columns)
-        # One list of files for all stages: their columns are the same, and the numbers of their rows are the parts' own.
         source += (
-            f" JOIN (SELECT filename, file_row_number AS number FROM read_parquet($files, filename = true, "
-            f"file_row_number = true) WHERE {hit}) t ON t.filename = $root || a.folder || '/' || a.part AND t.number = a.part_row"
+            " JOIN (SELECT f.folder, f.part, s.file_row_number AS number "
+            "FROM read_parquet($paths, filename = true, file_row_number = true) s "
+            "JOIN (SELECT unnest($paths) AS path, unnest($folders) AS folder, unnest($parts) AS part) f "
+            f"ON s.filename = f.path WHERE {hit}) t ON t.folder = a.folder AND t.part = a.part AND t.number = a.part_row"
         )
-        values |= {"files": files, "text": asked.text.lower(), "root": f"{index.run.root}/"}
+        paths = [str(index.run.root / folder / part) for folder, part in parts]
+        values |= {"paths": paths, "folders": [folder for folder, _ in parts], "parts": [part for _, part in parts]}
+        values |= {"text": asked.text.lower()}
     return source, clauses, values
 
 
@@ -233,21 +233,25 @@ def _stage_of(table: str) -> str:
     return f"({table}.stage = $stage OR ({table}.arm = 'start' AND {table}.stage = 'sweep' AND $stage IN ('readout', 'sweep')))"
 
 
-def _files(index: Index, clauses: list[str], values: dict[str, Any], source: str) -> list[str]:
-    """Parts that can hold what is looked for."""
+def _parts(index: Index, clauses: list[str], values: dict[str, Any], source: str) -> list[tuple[str, str]]:
+    """(folder, name) of parts that can hold what is looked for."""
     where = f" WHERE {' AND '.join(clauses)}" if clauses else ""
     found = index.sql(f"SELECT DISTINCT a.folder, a.part FROM {source}{where}", values)
-    return sorted(str(Path(index.run.root) / folder / part) for folder, part in found)
+    return sorted((folder, part) for folder, part in found)
 
 
 def choices(index: Index) -> dict[str, list[str]]:
     """Each column of `ONE_OF` -> its values, problems left out where there are many."""
-    found = {}
+    version = index.version
+    if index.choices is not None and index.choices[0] == version:
+        return index.choices[1]
+    found: dict[str, list[str]] = {}
     for name in ONE_OF:
         values = [row[0] for row in index.sql(f'SELECT "{name}" FROM rollouts GROUP BY 1 ORDER BY 1 LIMIT 2001')]
         found[name] = [] if len(values) > 2000 else values
     found["stage"].sort(key=_stage_order)
     found["arm"].sort(key=lambda arm: (arm != "start", list(index.plan.arms).index(arm) if arm in index.plan.arms else 999, arm))
+    index.choices = (version, found)
     return found
 
 
