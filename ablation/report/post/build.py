@@ -45,7 +45,9 @@ def document(study: Study, locked: Locked, drawer: Drawer | None, without: str |
     ]
     verdict = study.verdict
     return Document(
-        kicker="Report of an ablation that was registered before training",
+        kicker="Report of an ablation with a locked plan"
+        if study.locked_at is not None
+        else "Report of figures that others published",
         title=verdict.plan,
         question=study.plan.question,
         label=study.label(verdict.label),

@@ -35,7 +35,16 @@ from ablation.report.post.traces import SWEEP, parts_of, pointer
 from ablation.report.verdict_parts import NOTHING
 from ablation.report.verdict_tables import arm_sentences, meaning, without_step
 from ablation.verdict.labels import merged
-from ablation.verdict.model import INCOMPLETE, NOT_RUN
+from ablation.verdict.model import INCOMPLETE, NOT_RUN, UNDECLARED
+
+_LOCKED = (
+    "Arms, seeds, stop rules, thresholds and the rules of every label were written into one file, and locked: a change of any "
+    "value after that gives another digest. Whoever noted the digest then can compare it now."
+)
+_NOT_LOCKED = (
+    "Arms, seeds, stop rules, thresholds and the rules of every label stand in one file. It is not locked, so it may have been "
+    "written or changed after the figures were known."
+)
 
 
 def opening(study: Study) -> list[Block]:
@@ -153,10 +162,7 @@ def promised(study: Study) -> Section:
         journal = verdict.journal
         rows.append(("journal", (f"{journal['length']} events, each chained to the one before it; head ", Code(journal["head"]))))
     blocks: list[Block] = [
-        text(
-            "Arms, seeds, stop rules, thresholds and the rules of every label were written into one file before training, and "
-            "locked: a change of any value after that gives another digest. Whoever noted the digest then can compare it now."
-        ),
+        text(_LOCKED if study.locked_at is not None else _NOT_LOCKED),
         Facts(tuple(rows)),
     ]
     if study.locked_at is not None and not any(one.state == PROVEN for one in study.proofs):
@@ -182,6 +188,14 @@ def _deviations(study: Study) -> list[Block]:
     ]
     wrong = [one.text for section in study.verdict.sections.values() for of in (section, *section.others) for one in of.wrong]
     blocks: list[Block] = [text(Strong("Not allowed. "), line, kind="warning") for line in dict.fromkeys(wrong)]
+    undeclared = [
+        (f"{TITLES[name]}{f' {one.subject}' if one.subject else ''}: ", reason.text)
+        for name, section in study.verdict.sections.items()
+        for one in (section, *section.others)
+        for reason in one.reasons
+        if reason.code == UNDECLARED
+    ]
+    blocks += [text(Strong("Undeclared. "), *line, kind="warning") for line in undeclared]
     if not found and not declared:
         none = "None was declared." if not study.reported else "The file declares none."
         return [*blocks, text(none)]

@@ -93,7 +93,8 @@ def phase2(study: Study, figure: Figure | None) -> Section | None:
         )
     ]
     if not_run:
-        said.append(text(f"Nothing was sampled for: {', '.join(not_run)}. Their labels are NOT_RUN.", kind="small"))
+        nothing = "The file has nothing on" if study.reported else "Nothing was sampled for"
+        said.append(text(f"{nothing}: {', '.join(not_run)}. Their labels are NOT_RUN.", kind="small"))
     return Section("phase2", title, said, parts)
 
 

@@ -242,4 +242,5 @@ def rule_cells(one: RuleResult, trace: Any, words: tuple[str, str]) -> tuple[Cel
     tone = tones[one.holds]
     why = "*" if one.how == STATED else f": {one.reason}" if one.holds is None else ""
     value = num(shown_number(one), trace if one.value is not None else None)
-    return Cell(one.rule.name), value, num(f"{one.rule.op} {limit_words(one.rule.limit)}"), Cell(word + why, tone=tone)
+    limit = num(f"{one.rule.op} {limit_words(one.rule.limit)}")
+    return Cell(one.rule.name), value, limit, Cell(f"{word}{why}".replace("`", ""), tone=tone)

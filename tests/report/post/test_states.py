@@ -126,6 +126,9 @@ def test_reported_figures_say_that_nothing_was_computed():
 )
 def test_a_reported_release_carries_its_marks(name, label):
     found = reported(name)
+    text = words(found)
+    assert "Undeclared. Release" in text and "It is not locked, so it may have been written or changed after" in text
+    assert "locked plan" not in text
     assert label in [row[1].text for row in next(one for one in found.tables() if one.key == "labels").rows]
 
 
