@@ -157,7 +157,7 @@ class Link:
         try:
             return json.loads(text)
         except (ValueError, RecursionError):
-            raise Passing(f"the answer is not JSON: {self.said(text[:LONGEST_MESSAGE])}") from None
+            raise Passing(f"the answer is not JSON: {self.said(text)}") from None
 
     @asynccontextmanager
     async def _response(self, method: str, path: str, body: dict[str, Any] | None) -> AsyncIterator[httpx2.Response]:
@@ -166,6 +166,9 @@ class Link:
 
         try:
             async with self._client.stream(method, self.root + path, json=body) as response:
+                coding = response.headers.get("content-encoding", "identity")
+                if coding != "identity":  # a few compressed bytes can be any number of others
+                    raise Passing(f"the answer is compressed ({self.said(coding)}), which was not asked for")
                 if response.status_code != 200:
                     async with asyncio.timeout(self.patience.answer):
                         text = (await _read(response)).decode(errors="replace")
@@ -177,7 +180,7 @@ class Link:
             raise
         except httpx2.SSEError as error:
             raise Passing(f"no stream of events came: {self.said(str(error))}") from None
-        except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
+        except (httpx2.HTTPError, httpx2.StreamError, OSError, UnicodeError) as error:
             raise Passing(self.said(str(error)) or type(error).__name__) from None
 
     def _problem(self, status: int, text: str, retry_after: str | None) -> Exception:
@@ -188,8 +191,9 @@ class Link:
 
     def said(self, text: str) -> str:
         """A server's words on one short line, without the key, other bearers' keys or anything that moves a terminal's cursor."""
-        if self._key is not None:
-            text = text.replace(self._key, "...")
+        for key in () if self._key is None else (self._key, json.dumps(self._key)[1:-1]):
+            text = text.replace(key, "...")  # before anything is cut: a part of it is a key, too
+        text = text[: 20 * LONGEST_MESSAGE]
         text = re.sub(r"(?i)\bbearer\s+[^\s\"']+", "Bearer ...", text)
         text = re.sub(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?", " ", text)
         text = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
@@ -241,6 +245,7 @@ def _status(error: Any) -> int:
 def _seconds(retry_after: str | None) -> float:
     """Of a `Retry-After` in seconds; a date is not waited for."""
     try:
-        return min(max(float(retry_after or 0), 0.0), LONGEST_WAIT)
+        wait = float(retry_after or 0)
     except ValueError:
         return 0.0
+    return min(wait, LONGEST_WAIT) if wait > 0 else 0.0  # and none for a NaN

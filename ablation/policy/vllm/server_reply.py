@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,10 @@ NO_LOGPROB = -9999.0
 _LARGEST_ID = 2**31
 _SLACK = 1e-3
 """A logprob is at most 0, but for rounding."""
+_MASS_SLACK = 1e-2
+"""Probabilities of different tokens add up to 1 at most, but for rounding."""
+_LEAST = -1e30
+"""No logprob is below; it is a number in float32."""
 
 
 def generate_request(model: str, prompt: tuple[int, ...], seed: int, values: SamplingValues, salt: str) -> dict[str, Any]:
@@ -96,7 +101,9 @@ class Reply:
         count = self._take_tokens(choice)
         reason, stop = choice.get("finish_reason"), choice.get("stop_reason")
         if reason is not None:
-            self.finish_reason = reason if isinstance(reason, str) else "?"
+            if not isinstance(reason, str) or not re.fullmatch(r"[a-z_]{1,20}", reason):
+                raise Passing("the server ended a rollout for a reason that is none")
+            self.finish_reason = reason
             self.stop_id = stop if isinstance(stop, int) and not isinstance(stop, bool) else None
         return count
 
@@ -106,7 +113,7 @@ class Reply:
         found = usage.get("prompt_tokens"), usage.get("completion_tokens")
         if found != (len(self.prompt), len(self.token_ids)):
             raise Passing(
-                f"the server counts {found[0]!r:.20} tokens of the prompt and {found[1]!r:.20} sampled ones; it was given "
+                f"the server counts {_number(found[0])} tokens of the prompt and {_number(found[1])} sampled ones; it was given "
                 f"{len(self.prompt)} and sent {len(self.token_ids)}"
             )
         self._counted = True
@@ -131,7 +138,7 @@ class Reply:
             raise Passing("the logprobs are of other tokens than those that were sampled")
         logprob, top = place.get("logprob"), place.get("top_logprobs")
         if not _is_logprob(logprob) or logprob <= NO_LOGPROB:
-            raise Passing(f"a sampled token came with {logprob!r:.20} as its logprob")
+            raise Passing(f"a sampled token came with {_number(logprob)} as its logprob")
         wanted = self.values.top_logprobs + 1
         if not isinstance(top, list) or len(top) != wanted:
             raise Passing(f"a token came with {_count(top)} logprobs of likely ones; {wanted} were asked for")
@@ -142,6 +149,9 @@ class Reply:
             likely[one["token_id"]] = one["logprob"]
         if len(likely) != wanted or likely.get(token) != logprob:
             raise Passing("the logprobs of likely tokens leave out the sampled one, or have one twice")
+        mass = math.fsum(map(math.exp, likely.values()))
+        if mass > 1 + _MASS_SLACK:
+            raise Passing(f"the probabilities of likely tokens add up to {mass:.3g}")
         self.token_ids.append(token)
         self._logprobs.append(logprob)
         self._top.append(sorted(likely.values(), reverse=True)[: self.values.top_logprobs])
@@ -179,7 +189,12 @@ def _is_id(value: Any) -> bool:
 
 
 def _is_logprob(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value <= _SLACK
+    return isinstance(value, int | float) and not isinstance(value, bool) and _LEAST <= value <= _SLACK
+
+
+def _number(value: Any) -> str:
+    """Of a server's numbers the beginning, and of its words none."""
+    return repr(value)[:20] if isinstance(value, int | float) else f"`{type(value).__name__}`"
 
 
 def _count(value: Any) -> str:

@@ -120,6 +120,34 @@ def logprob_above_0(choice):
     choice["logprobs"]["content"][0]["logprob"] = 0.5
 
 
+def _set_likely(choice, logprob):
+    for one in choice["logprobs"]["content"][0]["top_logprobs"][1:]:
+        one["logprob"] = logprob
+
+
+def likely_beyond_all_floats(choice):
+    _set_likely(choice, -(10**400))
+
+
+def likely_beyond_float32(choice):
+    _set_likely(choice, -1e300)
+
+
+def all_certain(choice):
+    _set_likely(choice, 0.0)
+
+
+def for_a_reason_of_its_own(value):
+    for choice in value["choices"]:
+        if choice["finish_reason"] is not None:
+            choice["finish_reason"] = "\x1b[2J" + "sk-of-the-server " * 10_000
+
+
+def count_in_words(value):
+    if value.get("usage"):
+        value["usage"]["prompt_tokens"] = "sk-of-the-server"
+
+
 def text_for_a_token(choice):
     choice["token_ids"][0] = "a"
 
@@ -166,4 +194,9 @@ ALTERED = {
     "left out the prompt's token ids or its count": events_changed(no_usage),
     "sampled after another prompt": events_changed(other_prompt),
     "left out the prompt's token ids": events_changed(no_prompt),
+    "a logprob of a likely token is none": first_choice(likely_beyond_all_floats),
+    "logprob of a likely token is none": first_choice(likely_beyond_float32),
+    "the probabilities of likely tokens add up to": first_choice(all_certain),
+    "ended a rollout for a reason that is none": events_changed(for_a_reason_of_its_own),
+    "the server counts `str` tokens of the prompt": events_changed(count_in_words),
 }

@@ -5,6 +5,7 @@ Each runs against a stand-in that speaks vLLM's protocol and, where vLLM is inst
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import signal
@@ -22,6 +23,8 @@ from tests.policy.vllm.middle import GENERATE, Answer, Cut, Middle, event, whole
 from tests.policy.vllm.server_tools import ALTERED, NEEDS, QUICK, VALUES, cut_after, once, raises, rows, sampled, settings, texts
 
 pytestmark = pytest.mark.slow
+
+KEY = 'sk-of-"this"-client'
 
 
 def test_rollouts_come_whole_and_each_request_says_every_value(connect, middle):
@@ -128,7 +131,29 @@ def test_a_rollout_with_something_wrong_in_it_is_never_taken(connect, middle, sa
         assert re.search(r"tokens came with logprobs of (no|0)", raised.value.message)
     else:
         assert said in raised.value.message
+    assert "sk-of-the-server" not in raised.value.message and len(raised.value.message) < 600
     assert not [message for message in told if isinstance(message, Finished)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Answer(200, [b"data: " + b"x" * 290 + KEY.encode() + b"\n\n"], "text/event-stream"), "is not JSON: xxx"),
+        (whole({"error": {"message": ["x" * 40, KEY]}}, 500), "HTTP status 500"),
+        (Answer(200, [b"data: \xff\xff\n\n"], "text/event-stream; charset=utf-16"), "UTF-16"),
+        (Answer(200, [gzip.compress(b"0" * 2**20)], "text/event-stream", {"Content-Encoding": "gzip"}), "compressed (gzip)"),
+        (whole(b"no", 503, **{"Content-Encoding": "gzip, gzip"}), "compressed (gzip, gzip)"),
+        (whole({"error": "busy"}, 500, **{"Retry-After": "nan"}), "busy"),
+    ],
+    ids=["cut", "escaped", "charset", "gzip", "gzip_of_gzip", "retry"],
+)
+def test_words_that_cannot_be_read_end_in_one_line_without_the_key(connect, middle, answer, said):
+    client = connect(tries=2, key=KEY)
+    middle.ask = lambda path, body: answer if path == GENERATE else None
+    with pytest.raises(EngineFailed, match="a rollout failed 2 times") as raised:
+        client.ask(Sample(rows(1), VALUES, None))
+    assert said in raised.value.message
+    assert "sk-of" not in raised.value.message
 
 
 def test_a_stream_that_ends_early_but_politely_is_not_taken_for_a_rollout(connect, middle):
