@@ -101,7 +101,7 @@ class _Worker:
     def __init__(self, module: str, limits: Limits) -> None:
         self.limits = limits
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _MAIN, module, str(limits.seconds), str(limits.memory)],
+            [sys.executable, "-P", "-c", _MAIN, module, str(limits.seconds), str(limits.memory)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

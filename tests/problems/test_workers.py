@@ -134,3 +134,14 @@ def test_a_fork_of_the_program_does_not_touch_its_workers():
 def _no_worker_is_left():
     yield
     close_workers()
+
+
+def test_a_file_of_the_working_folder_is_no_module_of_a_worker(tmp_path, monkeypatch):
+    (tmp_path / "json.py").write_text("raise SystemExit(77)")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path or str(Path(__file__).parents[2]) for path in sys.path])
+    close_workers()
+    try:
+        assert run(*echoes(2)) == [0, 1]
+    finally:
+        close_workers()

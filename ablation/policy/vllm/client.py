@@ -55,7 +55,7 @@ class EngineClient:
         lifeline_read, lifeline = os.pipe()
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM, str(theirs.fileno()), str(lifeline_read)],
+                [sys.executable, "-P", "-c", _PROGRAM, str(theirs.fileno()), str(lifeline_read)],
                 env=_environment(settings),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -77,8 +77,11 @@ class EngineClient:
                 f"policy: vLLM does not start with this model and plan: {refused}",
                 hint=f"Nothing was sampled. Its whole output is in {self.log}.",
             ) from None
-        except BaseException:
+        except Exception:
             self.kill()
+            raise
+        except BaseException:
+            self._end()
             raise
 
     @property
@@ -102,8 +105,11 @@ class EngineClient:
             return self._wait(doing, told, SILENT_SECONDS)
         except EngineRefused:
             raise
-        except BaseException:
-            self.kill()  # at Ctrl-C, too: what it would still send belongs to nothing
+        except Exception:
+            self.kill()
+            raise
+        except BaseException:  # at Ctrl-C, too: what it would still send belongs to nothing, and nobody asks why it ended
+            self._end()
             raise
 
     def _send(self, request: Any, doing: str) -> None:
@@ -155,7 +161,7 @@ class EngineClient:
         if code is None:
             how = "closed its connection"
         elif code < 0:
-            how = f"was killed by {signal.Signals(-code).name}"
+            how = f"was killed by {_signal_name(-code)}"
             how += " (the system does so when memory runs out)" if code == -signal.SIGKILL else ""
         else:
             how = f"ended with exit code {code}"
@@ -221,6 +227,13 @@ def _environment(settings: EngineSettings) -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",
     }
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # of the many between the first and the last real-time signal
+        return f"signal {number}"
 
 
 def _shortened(message: str) -> str:

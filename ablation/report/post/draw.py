@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 import subprocess
 import sys
 import threading
 import xml.etree.ElementTree as ET
 from importlib.util import find_spec
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -43,9 +45,17 @@ class Drawer:
     """Draws Vega-Lite specifications in a process that is started at once."""
 
     def __init__(self) -> None:
-        command = [sys.executable, "-m", "ablation.report.post.draw"]
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, encoding="utf-8")
+        command = [sys.executable, "-P", "-m", "ablation.report.post.draw"]
+        pipe, packages = subprocess.PIPE, str(Path(__file__).resolve().parents[3])
+        self._process = subprocess.Popen(
+            command,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            encoding="utf-8",
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (packages, os.environ.get("PYTHONPATH"))))},
+        )
 
     def draw(self, spec: dict[str, Any]) -> tuple[str, bytes]:
         """(SVG, PNG). Raises `AblationError` if the drawing process died."""

@@ -141,3 +141,10 @@ def test_specifications_hold_plain_data_alone():
     for spec in SPECS.values():
         assert json.loads(json.dumps(spec)) == spec
         assert "url" not in json.dumps(spec)
+
+
+def test_a_file_of_the_working_folder_is_no_module_of_the_drawing_process(tmp_path, monkeypatch):
+    (tmp_path / "json.py").write_text("raise SystemExit(77)")
+    monkeypatch.chdir(tmp_path)
+    with Drawer() as drawer:
+        assert drawer.draw(flow_chart(FLOW, False))[0].startswith("<svg")
