@@ -35,7 +35,8 @@ HINT = "Nothing was locked. An adapter that vLLM does not use can be sampled wit
 def ask_engine(loaded: LoadedPlan, reporter: Tells) -> dict[str, Any] | None:
     """For the lock: that the engine was asked and what it does, or that it was not, and why. None for a plan without one.
 
-    Raises `UsageError` with the engine's own words if it refuses the model or the adapter, or ignores a kind of module.
+    Raises `UsageError` with the engine's own words if it refuses the model or the adapter, or ignores a kind of module, and
+    before it is started if the context does not hold the longest rollout.
     """
     plan = loaded.plan
     if plan.policy.vllm is None:
@@ -84,12 +85,15 @@ def _why_not(loaded: LoadedPlan) -> str | None:
 
 def _prompts(loaded: LoadedPlan, base: Path) -> list[Sequence[int]]:
     from ablation.policy.loading import load_tokenizer
+    from ablation.policy.vllm.policy import base_context
     from ablation.problems.problem import load_problems
     from ablation.study.sampler import Prompts
 
     plan = loaded.plan
     problems = load_problems(locate(plan.problems.training, loaded.path))
     prompts = Prompts(plan, problems, load_tokenizer(base))
+    assert plan.policy.vllm is not None
+    prompts.check_context(plan.policy.vllm.context or base_context(base), plan.sampling.max_tokens)
     return [prompts[cell].ids for cell in prompts.cells]
 
 

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 import pytest
 import yaml
 
+from ablation.errors import UsageError
 from ablation.plan.load import load_plan
 from ablation.plan.lock import lock_plan, verify_lock
 from ablation.study.ask_engine import ask_engine, write_adapter
@@ -77,6 +78,15 @@ def test_the_adapter_that_is_asked_about_has_weights_in_one_kind_of_module_alone
         if weight.any():
             assert weight.std() == pytest.approx(0.1, rel=0.2)
     assert (tmp_path / "adapter_config.json").read_bytes() == (TINY / "start-adapter" / "adapter_config.json").read_bytes()
+
+
+def test_a_context_that_holds_no_rollout_is_refused_before_an_engine_is_started(tmp_path, monkeypatch):
+    from ablation.study import ask_engine as module
+
+    monkeypatch.setattr(module, "_why_not", lambda loaded: None)
+    cap = load_plan(write_plan(tmp_path)).plan.sampling.max_tokens
+    with pytest.raises(UsageError, match=f"(?s)(?=.*{cap + 1} tokens)(?=.*max_tokens)"):
+        ask_engine(load_plan(write_plan(tmp_path, context=cap + 1)), Silent())
 
 
 def test_a_machine_that_is_too_small_for_the_plan_is_no_refusal(tmp_path, monkeypatch):
