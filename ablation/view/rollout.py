@@ -155,7 +155,7 @@ def _by_logprob(value: float) -> str:
 def _by_weight(value: float | None, largest: float) -> str:
     if not value or not largest:
         return "w0"
-    step = 1 + sum(abs(value) > largest * share for share in (0.1, 0.3, 0.6))
+    step = 1 + sum(abs(value) > largest * share for share in (0.3, 0.6))
     return f"{'p' if value > 0 else 'n'}{step}"
 
 
