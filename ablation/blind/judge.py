@@ -66,9 +66,7 @@ class Judge:
         try:
             import openai
         except ImportError:
-            raise UsageError(
-                "a judge model needs the package `openai`", hint='Install it with the extra: pip install "ablation[judge]".'
-            ) from None
+            raise UsageError("a judge model needs the package `openai`", hint="pip install -e '.[judge]'.") from None
         if urlsplit(self.base_url).scheme not in ("http", "https") or not urlsplit(self.base_url).netloc:
             raise UsageError(f"--base-url: `{self.place}` is no address", hint="For instance http://127.0.0.1:8000/v1.")
         key = os.environ.get(_KEY) or "none"  # a server of one's own asks for none, but the client insists on one

@@ -63,7 +63,8 @@ def report(found: dict[str, Any]) -> list[str]:
         lines.append(f"adapter on {target:<14} changes {effect['changes']:.2g} nats; {effect['mismatch']:.2g} from the trainer")
     evidence = proof["sampled_evidence"]
     lines += [
-        f"tokens sampled            {proof['sampled_tokens']}; 10^{evidence:.1f} times likelier with other values",
+        f"tokens sampled            {proof['sampled_tokens']}; at most 10^{evidence:.1f} times likelier with other sampling "
+        "values than with the plan's; 10^9.8 would be refused",
         f"same seeds again          {proof['same_seed_identical']:.0%} of rollouts identical",
         f"longest rollout           {proof['longest_rollout']} tokens; {proof['longest_at_once']} fit at one time",
     ]

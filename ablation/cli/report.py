@@ -52,7 +52,7 @@ def report(
     said = (
         []
         if drawn or no_figures or at
-        else [f"note: no figures, because {PACKAGE} is not installed: pip install 'ablation[report]'"]
+        else [f"note: no figures, because {PACKAGE} is not installed: pip install -e '.[report]'"]
     )
     with ExitStack() as stack:
         drawer = stack.enter_context(Drawer()) if drawn else None  # it takes a second to start, so it starts first

@@ -132,5 +132,5 @@ def need_local_extra() -> None:
     if missing:
         raise UsageError(
             f"running an arm needs {', '.join(missing)}, which this install does not have",
-            hint="pip install 'ablation[local]' (in a checkout: pip install -e '.[local]')",
+            hint="pip install -e '.[local]' in the checkout",
         )

@@ -28,5 +28,5 @@ def view(
     try:
         from ablation.view.serve import serve
     except ImportError as error:
-        raise UsageError(f"the viewer needs the package {error.name}", hint="pip install 'ablation[view]'") from None
+        raise UsageError(f"the viewer needs the package {error.name}", hint="pip install -e '.[view]'") from None
     serve(place, host, port, names=tuple(name), token=token, only_reads=only_reads, say=say)

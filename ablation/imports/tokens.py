@@ -61,7 +61,7 @@ def load_tokenizer(path: Path) -> Any:
     try:
         from tokenizers import Tokenizer
     except ImportError:
-        raise UsageError("texts without token ids need the package tokenizers", hint="pip install 'ablation[imports]'") from None
+        raise UsageError("texts without token ids need the package tokenizers", hint="pip install -e '.[imports]'") from None
     try:
         found = Tokenizer.from_file(str(path))
     except Exception as error:  # the package raises no other kind

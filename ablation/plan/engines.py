@@ -33,6 +33,14 @@ class Vllm(Section):
     """Largest mean absolute difference of sampler's and trainer's logprobs (nats) on the preflight's texts; `null`: 0.001 with
     float32, 0.05 with bfloat16."""
 
+    @model_validator(mode="after")
+    def _left_to_a_server(self) -> Vllm:
+        if self.engine == "server":
+            names = ("tensor_parallel", "replicas", "eager", "kv_cache_gb")
+            own = [name for name in names if getattr(self, name) != type(self).model_fields[name].default]
+            refuse_any([((name,), "is a setting of the server that runs already: leave it out") for name in own])
+        return self
+
 
 class Policy(Section):
     """What samples and trains."""

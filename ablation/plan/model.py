@@ -194,6 +194,10 @@ def cross_problems(plan: Plan) -> list[tuple[tuple[str | int, ...], str]]:
     """What is wrong between sections that are right one by one."""
     problems: list[tuple[tuple[str | int, ...], str]] = []
     replication = plan.verdict.replication
+    context = plan.policy.vllm.context if plan.policy.vllm is not None else None
+    if context is not None and context <= plan.sampling.max_tokens:
+        at = ("policy", "vllm", "context")
+        problems.append((at, f"found {context}; a prompt and `sampling.max_tokens` ({plan.sampling.max_tokens}) need more"))
     if not plan.arms:
         problems.append((("arms",), "there is no arm"))
     elif replication.control not in plan.arms:

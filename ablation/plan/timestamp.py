@@ -19,7 +19,7 @@ from ablation.plan.lock import Lock
 from ablation.plan.proofs import FAILED, NOT_PROVEN, OWED, PROVEN, Proof, before_first_event
 
 _LIMITS = "who made the lock"
-_EXTRA = "pip install 'ablation[proofs]'"
+_EXTRA = "pip install -e '.[proofs]'"
 _MEDIA_TYPE = "application/timestamp-query"
 
 

@@ -82,6 +82,9 @@ class Policy(Protocol):
     def sampling_values(self) -> dict[str, Any]:
         """Every value in effect when it samples for the plan, made by `rollouts.values.values_in_effect`."""
 
+    def prepare(self) -> None:
+        """Do what takes time before a first token can be sampled, so that it does not count as sampling."""
+
     def reset(self, optimizer: Adam | None = None) -> None:
         """Back to the starting adapter with a fresh optimizer: the plan's, or another one."""
 

@@ -103,6 +103,9 @@ class LocalPolicy:
         self.adam = optimizer or self.plan.training.optimizer
         self.optimizer = make_optimizer(self.trainable, self.adam, self.plan.training.learning_rate)
 
+    def prepare(self) -> None:
+        """Nothing: the model is in this process."""
+
     def sample(
         self, requests: list[SampleRequest], progress: Progress | None = None, taken: Taken | None = None
     ) -> list[SampledTokens]:

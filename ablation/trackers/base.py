@@ -108,7 +108,7 @@ def parse_targets(texts: Iterable[str], option: str) -> list[Target]:
         if find_spec(KINDS[kind].package) is None:
             raise UsageError(
                 f"{option}: the package of {kind} is not installed here, so nothing was started",
-                hint=f"pip install {KINDS[kind].install} (or 'ablation[trackers]', which has all of them)",
+                hint=f"pip install {KINDS[kind].install} (or -e '.[trackers]', which has all of them)",
             )
         found.append(target)
     return found

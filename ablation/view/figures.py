@@ -70,7 +70,7 @@ _DRAWINGS = Drawings()
 
 def _drawn(make: Callable[[], Spec | None], words: str) -> Figure:
     if not can_draw():
-        return Figure(None, words, f"Figures need {PACKAGE}: pip install 'ablation[view]'.")
+        return Figure(None, words, f"Figures need {PACKAGE}: pip install -e '.[view]'.")
     try:
         spec = make()
         # What the drawer gives has known elements and attributes alone: see `draw.plain_svg`.

@@ -353,7 +353,7 @@ def test_without_the_package_the_extra_is_named(make, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "openai", None)
     with pytest.raises(UsageError, match="a judge model needs the package `openai`") as caught:
         call("judge", "--base-url", "http://127.0.0.1:9/v1", "--model", "m", "--subject", SUBJECT)
-    assert "ablation[judge]" in caught.value.hint
+    assert ".[judge]" in caught.value.hint
 
 
 def test_halves_of_characters_and_long_replies_are_kept_as_they_can_be(make):

@@ -45,7 +45,7 @@ def test_the_report_of_a_preflight_has_a_line_for_each_proof():
         "adapter of all zeros      changes 0 nats",
         "adapter on q_proj         changes 0.5 nats; 0.002 from the trainer",
         "adapter on lm_head        changes 0.4 nats; 0.003 from the trainer",
-        "tokens sampled            384; 10^-2.3 times likelier with other values",
+        "tokens sampled            384; at most 10^-2.3 times likelier with other sampling values than with the plan's; 10^9.8 would be refused",
         "same seeds again          97% of rollouts identical",
         "longest rollout           214 tokens; 7 fit at one time",
     ]

@@ -76,7 +76,7 @@ def test_one_number_is_printed_and_nothing_written(study):
 def test_without_the_package_that_draws_it_says_so_and_tables_stand_in(study, monkeypatch):
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     result = call("runs/small")
-    assert "no figures, because vl-convert-python is not installed: pip install 'ablation[report]'" in result.stderr
+    assert "no figures, because vl-convert-python is not installed: pip install -e '.[report]'" in result.stderr
     text = (study.root / "report" / "report.html").read_text()
     assert "made without figures, because vl-convert-python is not installed" in text and "(not drawn)" in text
     assert not (study.root / "report" / "figures").exists()

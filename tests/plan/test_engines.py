@@ -5,6 +5,8 @@ from pydantic import ValidationError
 
 from ablation.plan.canonical import canonical_tree
 from ablation.plan.engines import Policy, Vllm
+from ablation.plan.model import Plan
+from tests.study.mini import mini_tree
 
 
 def test_vllm_has_its_defaults_written_out_whether_it_is_named_or_not():
@@ -24,3 +26,19 @@ def test_a_local_policy_has_no_settings_of_vllm():
 def test_no_setting_may_be_nothing(field):
     with pytest.raises(ValidationError, match=field):
         Policy.model_validate({"backend": "vllm", "vllm": {field: 0}})
+
+
+@pytest.mark.parametrize(("field", "value"), [("tensor_parallel", 2), ("replicas", 2), ("eager", True), ("kv_cache_gb", 8.0)])
+def test_what_a_running_server_was_started_with_cannot_be_planned(field, value):
+    with pytest.raises(ValueError, match="is a setting of the server that runs already: leave it out"):
+        Vllm.model_validate({"engine": "server", field: value})
+    assert getattr(Vllm.model_validate({field: value}), field) == value
+
+
+def test_a_context_that_holds_no_rollout_at_the_cap_is_refused():
+    tree = mini_tree() | {"policy": {"backend": "vllm", "vllm": {"context": 48}}}
+    tree["sampling"] |= {"max_tokens": 48}
+    with pytest.raises(ValueError, match=r"policy\.vllm\.context: found 48; a prompt and `sampling.max_tokens` \(48\) need more"):
+        Plan.model_validate(tree)
+    tree["policy"]["vllm"]["context"] = 49
+    assert Plan.model_validate(tree)

@@ -22,3 +22,8 @@ def test_prompt_and_cap_must_fit_into_the_context():
     prompts.check_context(None, 96)
     with pytest.raises(UsageError, match=rf"96 tokens after the prompt of \S+ \({longest} tokens\) do not fit into the model's"):
         prompts.check_context(longest + 95, 96)
+    with pytest.raises(
+        UsageError, match=rf"policy\.vllm\.context: {longest + 95} tokens do not hold the prompt of \S+"
+    ) as raised:
+        prompts.check_context(longest + 95, 96, "policy.vllm.context")
+    assert f"at least {longest + 96} there" in raised.value.hint

@@ -16,7 +16,7 @@ from ablation.rollouts.journal_chain import read_journal
 from ablation.rollouts.store import read_part, read_stage, stage_is_begun
 from ablation.rollouts.values import values_in_effect, values_text
 
-from .streamed import CAP, ROLLOUTS, Stage, make_policy, plan
+from .streamed import CAP, ROLLOUTS, Quiet, Stage, make_policy, plan
 
 NAMES = ["part-000.parquet", "part-001.parquet", "part-002.parquet", "part-003.parquet", "stage.json"]
 
@@ -290,3 +290,11 @@ def test_ctrl_c_keeps_what_had_ended(stage):
     with pytest.raises(KeyboardInterrupt):
         stage.sample()
     assert rollouts_on_disk(stage.folder) == 9
+
+
+def test_an_engine_that_is_started_again_is_not_counted_as_sampling(stage, monkeypatch):
+    seen = []
+    monkeypatch.setattr(stage.policy, "prepare", lambda: seen.append("prepared"))
+    monkeypatch.setattr(Quiet, "stage", lambda self, *told: seen.append("the stage begins"))
+    stage.sample()
+    assert seen == ["prepared", "the stage begins"]

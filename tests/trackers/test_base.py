@@ -36,7 +36,7 @@ def test_a_missing_package_is_refused_before_anything_runs(monkeypatch):
     with pytest.raises(UsageError) as refused:
         parse_targets(["wandb=x"], "--track")
     assert refused.value.message == "--track: the package of wandb is not installed here, so nothing was started"
-    assert refused.value.hint == "pip install wandb (or 'ablation[trackers]', which has all of them)"
+    assert refused.value.hint == "pip install wandb (or -e '.[trackers]', which has all of them)"
 
 
 def test_a_series_tells_settings_and_no_text():

@@ -155,6 +155,10 @@ class VllmPolicy:
         use = self.values
         return values_in_effect(use.temperature, use.top_p, use.top_k, use.max_tokens, use.end_ids, **use.record())
 
+    def prepare(self) -> None:
+        """The engine here and awake, and with the trainer's adapter."""
+        self.hand_over()
+
     def hand_over(self) -> Adapter:
         """Make the engine hold the trainer's adapter, and prove with a few fixed tokens that it does."""
         digest = self.trainer.adapter_sha256()

@@ -198,7 +198,7 @@ def need_client() -> None:
         import httpx2  # noqa: F401
     except ImportError:
         raise UsageError(
-            "policy.vllm.engine: `server` needs the package `httpx2`", hint="pip install 'ablation[vllm-server]'."
+            "policy.vllm.engine: `server` needs the package `httpx2`", hint="pip install -e '.[vllm-server]'."
         ) from None
 
 

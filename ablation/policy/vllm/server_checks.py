@@ -21,8 +21,10 @@ HOT = 2.0
 """The highest temperature that vLLM takes: different seeds hardly sample the same by luck."""
 SEEDS = (2**62 + 101, 2**62 + 202, 2**62 + 303)
 START = (
-    "Start it so: VLLM_ALLOW_RUNTIME_LORA_UPDATING=True vllm serve BASE --enable-scale-out --enable-lora --max-lora-rank {rank} "
-    "--max-logprobs {logprobs} --generation-config vllm --no-enable-chunked-prefill --max-num-batched-tokens CONTEXT"
+    "It is started so, with the folder of the plan's base and its dtype: VLLM_ALLOW_RUNTIME_LORA_UPDATING=True vllm serve FOLDER "
+    "--dtype DTYPE --enable-scale-out --enable-lora --max-lora-rank {rank} --max-logprobs {logprobs} --generation-config vllm "
+    "--no-enable-chunked-prefill --max-num-batched-tokens {tokens} (at least the model's context; vLLM's CPU build: "
+    "python -m vllm.entrypoints.openai.api_server --model FOLDER --gpu-memory-utilization 0.15, and the rest)"
 )
 _METRICS = {"kv_block": "block_size", "kv_tokens": "kv_cache_size_tokens", "prefix_caching": "enable_prefix_caching"}
 
@@ -41,7 +43,7 @@ class Needs:
 
     @property
     def hint(self) -> str:
-        return START.format(rank=self.rank, logprobs=self.top_logprobs + 1)
+        return START.format(rank=self.rank, logprobs=self.top_logprobs + 1, tokens=max(self.tokens, self.context or 0))
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ async def _answered(link: Link, needs: Needs, answer: Awaitable[Any]) -> Any:
     except ValueError as error:
         raise UsageError(f"{link.root}: this is no server to sample from: {error}", hint=needs.hint) from None
     except Passing as problem:
-        raise UsageError(f"{link.root}: the server does not answer as it should: {problem}", hint=needs.hint) from None
+        raise UsageError(f"{link.root}: no answer as a server gives one: {problem}", hint=needs.hint) from None
     except Denied as denied:
         if denied.status == 401:
             said = f"refuses the key in {KEY_VARIABLE}" if link.has_key else f"wants a key: put it into {KEY_VARIABLE}"

@@ -72,6 +72,8 @@ class Turns:
             with self._timed("step_aside"):
                 self._trainer.step_aside()
         if self._engine is None:
+            if self.seconds.get("start"):
+                self._tell("starting vLLM again")
             with self._timed("start"):
                 self._engine = self._start()
             self._check(self._engine)

@@ -42,7 +42,7 @@ def grade_many(pairs: Sequence[tuple[Problem, str]], workers: int = 1, limits: L
     if not items:
         return [one for one in grades if one is not None]
     if find_spec("math_verify") is None:
-        raise UsageError("grader `math` needs the package math-verify", hint="Install it: pip install 'ablation[math]'")
+        raise UsageError("grader `math` needs the package math-verify", hint="Install it: pip install -e '.[math]'")
     results = iter(zip(items, run_items(WORK, items, limits=limits, workers=workers), strict=True))
     return [one if one is not None else _grade_of(*next(results)) for one in grades]
 
