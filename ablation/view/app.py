@@ -6,6 +6,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -41,7 +42,7 @@ def create_app(library: Library, *, only_reads: bool = False, **guard: Any) -> G
 def _home(viewer: Viewer) -> Callable[[Request], Response]:
     def home(request: Request) -> Response:
         if viewer.library.single:
-            return RedirectResponse(f"/study/{viewer.library.studies()[0].name}", 303)
+            return RedirectResponse(f"/study/{quote(viewer.library.studies()[0].name, safe='')}", 303)
         return _page(lambda one: viewer.studies(one.query_params))(request)
 
     return home
@@ -93,6 +94,6 @@ def _bug(request: Request, error: Exception) -> Response:
 def _read_routes(reads: Reads) -> list[Route]:
     return [
         Route("/read", reads.all_reads),
-        Route("/read/{number:int}", reads.one, methods=["GET"]),
-        Route("/read/{number:int}", reads.answer, methods=["POST"]),
+        Route("/read/{number}", reads.one, methods=["GET"]),
+        Route("/read/{number}", reads.answer, methods=["POST"]),
     ]

@@ -108,7 +108,7 @@ class Guard:
             found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
         except CookieError:
             return False
-        return found is not None and hmac.compare_digest(found.value, self._pass)
+        return found is not None and hmac.compare_digest(found.value.encode("utf-8", "surrogatepass"), self._pass.encode())
 
     async def _let_in(self, scope: Scope, send: Any) -> None:
         """With the right token: a cookie, and the same address without the token."""

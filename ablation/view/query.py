@@ -120,7 +120,7 @@ def _number(query: Mapping[str, str], name: str) -> int | None:
     text = query.get(name, "").strip()
     if not text:
         return None
-    if not text.isdecimal() or int(text[:20]) > _MOST:
+    if not text.isdecimal() or len(text) > 20 or int(text) > _MOST:
         raise UsageError(f"`{text[:40]}` is no number of tokens", hint="A whole number.")
     return int(text)
 
@@ -128,7 +128,10 @@ def _number(query: Mapping[str, str], name: str) -> int | None:
 def _cursor(text: str) -> tuple[float | None, int]:
     value, _, number = text.rpartition("_")
     try:
-        return (None if value == "none" else float(value)), int(number)
+        found = (None if value == "none" else float(value)), int(number[:20])
+        if abs(found[1]) > _MOST:
+            raise ValueError
+        return found
     except ValueError:
         raise UsageError("this page is not there", hint="Go to the first one.") from None
 

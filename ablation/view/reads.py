@@ -33,6 +33,8 @@ from ablation.view.library import Library, Study, damaged
 
 _BODY = 100_000
 """Bytes of a form."""
+_FIELDS = 50
+"""Fields of a form."""
 _NOTE = 10_000
 """Characters of a note."""
 _FORM_COOKIE, _RATER_COOKIE = "ablation_form", "ablation_rater"
@@ -48,13 +50,20 @@ class Sealed:
     kind: str
     items: int
     opened: bool
+    sealing: str
+    """SHA-256 of the event that sealed it."""
+
+    @property
+    def mark(self) -> str:
+        """What stays this read's own when a run folder that comes or goes gives its number to another one."""
+        return f"{self.study.root.resolve()}\n{self.sealing}"
 
     def run(self) -> BlindRun:
         return find_comparison(self.folder.name, self.folder.subject, None, self.study.root)
 
 
 def sealed_reads(library: Library) -> list[Sealed]:
-    """Every read whose batch is there, by the time of its sealing: a read keeps its number."""
+    """Every read whose batch is there, by the time of its sealing: a read keeps its number while no run folder comes or goes."""
     found = []
     for study in library.studies():
         if damaged(study) is not None:
@@ -68,7 +77,7 @@ def sealed_reads(library: Library) -> list[Sealed]:
             sealing = folder.sealing(events)
             if sealing is not None and folder.batch.is_file():
                 opened = bool(folder.events(events, "blind_unsealed"))
-                found.append((sealing["time"], study, folder, sealing["kind"], sealing["items"], opened))
+                found.append((sealing["time"], study, folder, sealing["kind"], sealing["items"], opened, sealing["sha256"]))
     found.sort(key=lambda one: (one[0], one[1].name, one[2].name, one[2].subject))
     return [Sealed(number, *one[1:]) for number, one in enumerate(found, start=1)]
 
@@ -98,12 +107,15 @@ class Reads:
             data += piece
             if len(data) > _BODY:
                 return self._wrong(request, UsageError("this form is too long, so nothing of it was kept"))
-        form = dict(parse_qsl(data.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=50))
+        try:
+            form = dict(parse_qsl(data.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_FIELDS))
+        except ValueError:
+            return self._wrong(request, UsageError("this form has too many fields, so nothing of it was kept"))
         return await run_in_threadpool(self._answer, request, form)
 
     def _answer(self, request: Request, form: dict[str, str]) -> Response:
         try:
-            if not hmac.compare_digest(form.get("form", ""), self._form_key(request)):
+            if not _same(form.get("form", ""), self._form_key(request)):
                 raise GateError("this form is not of this page any more, so nothing was kept", hint="Load the page again.")
             sealed = self._find(request)
             what = form.get("what")
@@ -172,7 +184,7 @@ class Reads:
         state = found.state()
         self._check(found, state, rater)
         left = [number for number, _ in state.open(rater, PERSON)]
-        number = int(form["item"]) if form.get("item", "").isdecimal() else 0
+        number = int(said[:12]) if (said := form.get("item", "")).isdecimal() else 0
         item = state.batch.item(number)
         if item is None or number not in left:  # rated before: the form was sent twice
             return self._back(sealed, rater)
@@ -213,7 +225,8 @@ class Reads:
         return sealed_reads(self.library)
 
     def _find(self, request: Request) -> Sealed:
-        number = request.path_params["number"]
+        said = request.path_params["number"]
+        number = int(said) if said.isdecimal() and len(said) < 10 else 0
         found = next((one for one in self._sealed() if one.number == number), None)
         if found is None:
             raise UsageError("there is no such read", hint="Look at the list of reads.")
@@ -222,7 +235,7 @@ class Reads:
     def _rater(self, request: Request, sealed: Sealed) -> str | None:
         """Who rates here, by the cookie that `_back` set."""
         name, _, seal = request.cookies.get(f"{_RATER_COOKIE}_{sealed.number}", "").partition(".")
-        return name if name and hmac.compare_digest(seal, self._seal(f"rater {sealed.number} {name}")) else None
+        return name if name and _same(seal, self._seal(f"rater {sealed.mark} {name}")) else None
 
     def _seal(self, text: str) -> str:
         return hmac.new(self._secret, text.encode(), hashlib.sha256).hexdigest()[:32]
@@ -237,7 +250,7 @@ class Reads:
         if forget:
             answer.delete_cookie(name, path=path, httponly=True, samesite="strict")
         elif rater:
-            value = f"{rater}.{self._seal(f'rater {sealed.number} {rater}')}"
+            value = f"{rater}.{self._seal(f'rater {sealed.mark} {rater}')}"
             answer.set_cookie(name, value, path=path, httponly=True, samesite="strict")
         return answer
 
@@ -257,6 +270,11 @@ class Reads:
         text = f"{error.message[0].upper()}{error.message[1:]}." if known else "This read cannot be shown now."
         hint = error.hint if known else "Whoever runs the study sees why in the terminal."
         return self._page(request, "read_wrong", status=404 if isinstance(error, UsageError) else 409, message=text, hint=hint)
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two texts are the same, in a time that does not tell; what came from outside may hold any letter."""
+    return hmac.compare_digest(one.encode("utf-8", "surrogatepass"), other.encode())
 
 
 def _questions(item: Item) -> list[dict[str, Any]]:

@@ -115,3 +115,9 @@ def test_no_file_but_the_packages_own(library, path):
 def test_hosts_that_only_this_machine_reaches():
     assert all(map(is_loopback, ("127.0.0.1", "127.8.8.8", "::1", "localhost")))
     assert not any(map(is_loopback, ("0.0.0.0", "::", "192.168.0.4", "example.org", "")))
+
+
+@pytest.mark.parametrize("cookie", ['ablation_view="\xe9"', 'ablation_view="\\351"', "ablation_view=;;=", 'ablation_view="'])
+def test_a_cookie_that_is_none_of_ours_is_no_token(library, cookie):
+    answer = client(library, token="s3cret-token").get("/", headers={"cookie": cookie.encode("latin-1")})
+    assert answer.status_code == 403 and answer.headers["content-security-policy"] == HEADERS["content-security-policy"]

@@ -112,7 +112,16 @@ def test_a_sealed_folder_is_as_if_it_were_not_there(index):
 
 @pytest.mark.parametrize(
     "query",
-    [{"sort": "seed; DROP TABLE rollouts"}, {"differs": "tokens"}, {"least": "many"}, {"after": "x_y"}, {"least": "9" * 30}],
+    [
+        {"sort": "seed; DROP TABLE rollouts"},
+        {"differs": "tokens"},
+        {"least": "many"},
+        {"after": "x_y"},
+        {"after": "1_" + "9" * 40},
+        {"least": "9" * 30},
+        {"least": "0" * 20 + "9" * 40},
+        {"most": "0" * 30 + "9" * 5000},
+    ],
 )
 def test_what_is_no_filter_is_refused(query):
     with pytest.raises(UsageError):

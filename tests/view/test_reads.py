@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import shutil
 
 import pytest
 import typer
@@ -290,3 +291,35 @@ def test_a_form_that_is_too_long_is_refused(read):
     assert rate(client, page, note="x" * 200_000).status_code == 404 and not state(read).ratings
     long = rate(client, page, note="x" * 20_000)
     assert long.status_code == 400 and "too long" in long.text
+
+
+def test_a_read_that_takes_anothers_number_gets_none_of_its_ratings(read):
+    run = read[0]
+    client = browser(run)
+    page = begin(client)
+    earlier = run.root.with_name("a-copied-run")
+    shutil.copytree(run.root, earlier)
+    answer = rate(client, page)  # number 1 is the other run's now
+    assert "Your name as a rater" in answer.text
+    assert not state(read).ratings
+    assert not list(earlier.rglob("ratings*/*")) and not [one for one in earlier.rglob("*ann*") if one.is_file()]
+
+
+@pytest.mark.parametrize(
+    "sent", [b"form=%C3%A9&what=rate", b"form=%FF", b"&".join(b"a%d=1" % one for one in range(60)), b"item=" + b"9" * 5000]
+)
+def test_a_form_that_no_page_of_ours_makes_is_refused(read, sent):
+    client = browser(read[0])
+    answer = client.post("/read/1", content=sent, headers={"content-type": "application/x-www-form-urlencoded"})
+    assert answer.status_code in (404, 409) and "bug" not in answer.text
+    page = begin(client)
+    answer = rate(client, page, item="9" * 5000)
+    assert answer.status_code == 200 and not state(read).ratings
+
+
+def test_a_number_that_is_too_long_and_cookies_that_are_none_of_ours(read):
+    client = browser(read[0])
+    assert client.get("/read/" + "9" * 5000).status_code == 404
+    for cookie in ("ablation_rater_1=ann.\xe9", 'ablation_rater_1="\xe9.\xe9"'):
+        answer = client.get("/read/1", headers={"cookie": cookie.encode("latin-1")})
+        assert answer.status_code == 200 and "Your name as a rater" in answer.text
