@@ -8,6 +8,8 @@ UNSAFE = {code: "\N{REPLACEMENT CHARACTER}" for code in (*range(0x00, 0x20), *ra
 """C0 and C1 control characters: escape sequences begin with one of them."""
 UNSAFE |= {code: "\N{REPLACEMENT CHARACTER}" for code in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 """Direction marks: they make text read in another order than it is written."""
+UNSAFE |= {code: "\N{REPLACEMENT CHARACTER}" for code in range(0xD800, 0xE000)}
+"""Halves of a surrogate pair, which JSON can hold and no page, file or terminal can: nothing would be shown at all."""
 
 
 def clean(value: Any) -> Any:
