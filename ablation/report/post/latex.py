@@ -75,21 +75,26 @@ def _lines(table: Table) -> Iterator[str]:
     if wide:
         yield r"\resizebox{\linewidth}{!}{%"
     yield from (rf"\begin{{tabular}}{{@{{}}{columns}@{{}}}}", r"\toprule")
-    yield f"{' & '.join(escaped(column.title) for column in table.columns)} \\\\"
+    yield f"{_first(' & '.join(escaped(column.title) for column in table.columns))} \\\\"
     yield r"\midrule"
     for place, row in enumerate(table.rows):
         if place and place in table.groups:
             yield r"\addlinespace"
-        yield f"{' & '.join(_cell(one) for one in row)} \\\\"
+        yield f"{_first(' & '.join(_cell(one) for one in row))} \\\\"
     yield from (r"\bottomrule", r"\end{tabular}" + ("}" if wide else ""))
     if table.notes:
-        notes = r" \\ ".join(escaped(note) for note in table.notes)
+        notes = r" \\ ".join(_first(escaped(note)) for note in table.notes)
         yield rf"\par\smallskip{{\footnotesize\raggedright {notes}\par}}"
     yield r"\end{table}"
     for where, cell in table.traced():
         assert cell.trace is not None
         said = f"{where}: {cell.text}; {cell.trace.in_words()}; {cell.trace.command}"
         yield f"% {' '.join(clean(said).split())}"
+
+
+def _first(text: str) -> str:
+    """`text` where a row or a line begins: `[` and `*` there would be an argument of the `\\\\` or the rule before it."""
+    return f"{{}}{text}" if text.lstrip(" ~")[:1] in ("[", "*") else text
 
 
 def _cell(one: Cell) -> str:

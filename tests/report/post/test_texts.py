@@ -105,6 +105,14 @@ def test_a_hostile_cell_stays_in_its_row_and_its_comment(text):
     assert all(line.startswith("% ") for line in after)
 
 
+@pytest.mark.parametrize("text", ["[3cm]", "\U0001f600 first", "*", " [x"])
+def test_a_cell_or_a_note_is_no_argument_of_the_line_break_before_it(text):
+    table = Table("t", "", (Column(text), Column("b")), ((Cell(text), Cell("1")), (Cell(text), Cell("2"))), ("one", text))
+    found = latex.latex_table(table)
+    assert not re.search(r"(\\\\|\\(top|mid|bottom)rule|\\addlinespace)\s*[\[*]", found)
+    assert balanced(found)
+
+
 @given(HOSTILE)
 def test_no_text_can_be_markdown_html_or_a_link(text):
     found = markdown.escaped(text)
