@@ -9,7 +9,21 @@ from ablation.report.phase2_tables import TITLES
 from ablation.report.plan_page import duration
 from ablation.report.plan_review import luck_words
 from ablation.report.post.cost import KINDS, Spent
-from ablation.report.post.document import Block, Cell, Code, Column, Command, Facts, Items, Parts, Section, Strong, Table, text
+from ablation.report.post.document import (
+    Block,
+    Cell,
+    Code,
+    Column,
+    Command,
+    Facts,
+    Items,
+    Parts,
+    Section,
+    Strong,
+    Table,
+    text,
+    ticked,
+)
 from ablation.report.post.document import number as num
 from ablation.report.post.study import Study, tone_of
 from ablation.report.post.traces import pointer
@@ -77,7 +91,7 @@ def luck(study: Study, loaded: Locked) -> Section | None:
         f"These are the numbers that `plan lock` prints, made again. {found['sentence']}"
     )
     blocks: list[Block] = [
-        text(said),
+        text(*ticked(said)),
         table,
         Command(f"ablation plan power {study.plan_file} --studies {found['studies']}"),
         text("What this leaves out:", kind="small"),

@@ -31,7 +31,7 @@ LABELS = {
 WORDS = {
     "arm": "one training run that changes one thing against the others. The control is the arm that the others are held against.",
     "family": "one set of random seeds for sampling and shuffling. The second repeats control and first stable arm.",
-    "cell": "one problem at one setting of reasoning effort.",
+    "cell": "one problem at one setting of reasoning effort (low, medium or xhigh).",
     "rollout": "one sampled response: thinking, then a visible answer.",
     "update": "one step of the optimizer, on the rollouts of some of the cells.",
     "sweep": "the starting model sampled on all cells before training.",
@@ -48,11 +48,16 @@ WORDS = {
     "the log-probability.",
     "tokens per correct": "all sampled tokens divided by correct answers, as a ratio to the starting model. Below 1 is cheaper.",
     "clean length": "geometric mean over cells of (mean length of clean thinking / the start's), where both have some.",
+    "N@3": "a checkpoint: an arm and the update after which it was taken, here arm N after update 3.",
+    "sets": "problems apart from the training cells: held-out (is it a win?), never-used (does it hold on problems that no study "
+    "had touched?), selection (which checkpoint?), main (may it replace the start?). The main set is not the family main.",
+    "blinded read": "somebody compares pairs of answers without knowing which model gave which.",
+    "guard": "a rule that a release must keep, too.",
     "length, both correct": "geometric mean of the ratio of lengths over pairs of rollouts that both models got right.",
     "CJK share": "median share of Chinese, Japanese and Korean letters in the thinking of clean rollouts.",
     "typical turn": "geometric mean over agent tasks of the ratio of thinking tokens a turn.",
-    "interval": "where the number would lie if other problems of the same kind had been drawn. It is over cells, problems or "
-    "tasks, not over training runs.",
+    "interval": "how far the number may be off by the draw of problems: intervals made in this way hold the true number about as "
+    "often as the percentage says. It is over cells, problems or tasks, not over training runs.",
     "x": "times: 0.80x is a fifth less than the start, 1.20x a fifth more.",
     "weight": "the factor with which training pushed a token up (positive) or down (negative). Shares are of the sum of sizes.",
     "deviation": "something done otherwise than the plan says, written down before it was done. Every later label names it.",
@@ -60,7 +65,7 @@ WORDS = {
     "journal": "the run's log: every event with its time, chained so that a changed line is found.",
     "nat": "the unit of natural logarithms; a fall of 0.1 nats makes a token about 10% less probable.",
 }
-_PHASE2 = ("length, both correct", "CJK share", "typical turn")
+_PHASE2 = ("N@3", "sets", "blinded read", "guard", "length, both correct", "CJK share", "typical turn")
 
 
 def glossary(plan: Plan, verdict: Verdict) -> Section:

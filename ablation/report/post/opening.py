@@ -6,6 +6,7 @@ from ablation.plan.cost import update_sizes
 from ablation.plan.external import external_sentence
 from ablation.plan.model import Plan
 from ablation.plan.proofs import PROVEN
+from ablation.plan.resources import Resource
 from ablation.plan.words import number as limit_words
 from ablation.report.arm_words import arm_formula, reward_in_words, symbols
 from ablation.report.phase2_tables import TITLES
@@ -239,7 +240,7 @@ def what_was_run(study: Study, flow_figure: Block | None) -> Section:
         text("An arm is one training run that changes one thing. These are the arms, in the order of the plan:"),
         Facts(tuple(arms)),
         text(f"{letters} s0: {_s0(plan)}. Reward: {reward_in_words(plan.training.reward_of(first))}.", kind="small"),
-        Facts(tuple((name, (words,)) for name, words in _schedule(plan))),
+        Facts(tuple((name, (words,)) for name, words in (*_model(plan), *_schedule(plan)))),
     ]
     more = [*extension_rows(plan), *selection_rows(plan), *phase2_rows(plan)]
     if more:
@@ -256,6 +257,24 @@ def _s0(plan: Plan) -> str:
     if plan.training.s0 != "sweep":
         return f"{limit_words(plan.training.s0)} tokens, one scale for all runs"
     return f"one scale for all runs, the mean thinking length of the untruncated rollouts in the sweep of {plan.main_family}"
+
+
+def _model(plan: Plan) -> list[tuple[str, str]]:
+    """What was trained, and on which file of problems."""
+    model, lora = plan.model, plan.model.lora
+    return [
+        ("model", f"{_place(model.base)}: {model.parameters:,} parameters, frozen, {model.dtype}"),
+        (
+            "adapter",
+            f"LoRA, all that training changes: rank {lora.rank}, alpha {lora.alpha}, on {', '.join(lora.targets)}; "
+            f"every arm begins with {_place(model.start_adapter)}",
+        ),
+        ("problems", _place(plan.problems.training)),
+    ]
+
+
+def _place(resource: Resource) -> str:
+    return resource.at if resource.sha256 is None else f"{resource.at} (SHA-256 {resource.sha256[:16]}…)"
 
 
 def _schedule(plan: Plan) -> list[tuple[str, str]]:
