@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from transformers.utils import logging as transformers_logging
 
 from ablation.errors import IntegrityError, UsageError
-from ablation.files import write_json
+from ablation.files import disk_errors, write_json
 from ablation.plan.arms import Adam
 from ablation.plan.model import Plan
 from ablation.plan.model_files import ADAPTER_CONFIG, ADAPTER_FILE, OPTIMIZER_FILE
@@ -248,11 +248,12 @@ class LocalPolicy:
             raise OSError(str(error)) from error
 
     def save_adapter(self, folder: Path) -> None:
-        """The adapter alone, in peft's format. Raises `OSError` if the disk refuses."""
-        try:
-            self._save_adapter(folder)
-        except SafetensorError as error:
-            raise OSError(str(error)) from error
+        """The adapter alone, in peft's format. Raises `DiskError` if the disk, or the memory that stands for one, refuses."""
+        with disk_errors(folder):
+            try:
+                self._save_adapter(folder)
+            except SafetensorError as error:
+                raise OSError(str(error)) from error
 
     def _save(self, folder: Path) -> None:
         self._save_adapter(folder)

@@ -1,5 +1,6 @@
 import json
 import math
+import resource
 import shutil
 
 import numpy as np
@@ -240,3 +241,13 @@ def test_stepping_aside_and_coming_back_between_updates_moves_no_bit(make_policy
         policy.reset()
     assert moved.adapter_sha256() == plain.adapter_sha256()
     assert moved.base_sha256 == base
+
+
+def test_an_adapter_for_which_there_is_no_room_is_named(policy, tmp_path):
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, limit[1]))  # the kernel refuses to make any file longer
+    try:
+        with pytest.raises(DiskError, match=f"{tmp_path}: could not be written: .*File too large"):
+            policy.save_adapter(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
