@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ablation.errors import EngineFailed, UsageError
+from ablation.files import disk_errors
 from ablation.policy.vllm.client import EngineRefused
 from ablation.policy.vllm.messages import Adapter, Alive, EngineSettings, Finished, Load, Sample
 from ablation.policy.vllm.server_checks import UNLOAD, Needs, Served, check, look
@@ -220,10 +221,11 @@ def _adapter_folder(root: str, folder: Path | None) -> Path:
 
 
 def _copy(source: Path, target: Path) -> None:
-    target.mkdir(mode=0o755)
-    for file in source.iterdir():
-        shutil.copyfile(file, target / file.name)
-        (target / file.name).chmod(0o644)
+    with disk_errors(target):
+        target.mkdir(mode=0o755)
+        for file in source.iterdir():
+            shutil.copyfile(file, target / file.name)
+            (target / file.name).chmod(0o644)
 
 
 def _difference(before: Served, now: Served) -> str | None:

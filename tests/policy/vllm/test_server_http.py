@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 
 import pytest
 
 from ablation.errors import UsageError
+from ablation.files import DiskError
 from ablation.policy.vllm.messages import EngineSettings
-from ablation.policy.vllm.server import ServerClient
+from ablation.policy.vllm.server import ServerClient, _copy
 from ablation.policy.vllm.server_checks import Needs
 from ablation.policy.vllm.server_http import Patience, checked_key, on_loopback, server_root
 
@@ -62,6 +64,18 @@ def test_a_server_on_another_machine_needs_a_folder_that_both_see():
     with pytest.raises(UsageError, match="needs a folder to read adapters from") as raised:
         ServerClient("http://192.0.2.1:8000", SETTINGS, NEEDS)
     assert "--server-folder" in raised.value.hint
+
+
+def test_a_server_folder_without_room_is_named_and_not_where_the_adapter_came_from(tmp_path):
+    (tmp_path / "from").mkdir()
+    (tmp_path / "from" / "weights").write_bytes(b"0" * 5_000)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, limit[1]))
+    try:
+        with pytest.raises(DiskError, match=f"{tmp_path}/to: could not be written: File too large"):
+            _copy(tmp_path / "from", tmp_path / "to")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):
