@@ -66,11 +66,12 @@ class Watch:
 
 
 def settle(page) -> None:
-    """Wait until the page has stopped loading itself again."""
+    """Wait until the page is whole and has stopped loading itself again."""
+    whole = "document.readyState === 'complete' && Boolean(document.querySelector('h1, pre')) && !document.querySelector('[data-reload]')"
     for _ in range(360):
         try:
             page.wait_for_load_state()
-            if page.locator("[data-reload]").count() == 0:
+            if page.evaluate(whole):
                 return
         except Exception as error:
             if "navigation" not in str(error) and "destroyed" not in str(error):
