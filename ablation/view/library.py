@@ -34,7 +34,8 @@ class Study:
 
     @property
     def name(self) -> str:
-        return self.root.name
+        """The folder's name; bytes of it that are no text, which no page or address can hold, are question marks."""
+        return self.root.name.encode("utf-8", "replace").decode()
 
     @property
     def run(self) -> RunFolder:
@@ -75,7 +76,7 @@ class Study:
         """What the last `ablation verdict` wrote, if it can be read."""
         try:
             found = parse_json(self.run.verdict.read_bytes())
-            return found if isinstance(found, dict) and isinstance(found.get("label"), str) else None
+            return found if _is_verdict(found) else None
         except (OSError, ValueError):
             return None
 
@@ -122,8 +123,8 @@ class Library:
     def studies(self) -> list[Study]:
         """Every run folder that is there now, by name."""
         with self._lock:
-            found = {path.name: path for path in self._folders()}
-            self._studies = {name: self._studies.get(name) or Study(path) for name, path in found.items()}
+            found = {study.name: study for study in map(Study, self._folders())}
+            self._studies = {name: self._studies.get(name) or study for name, study in found.items()}
             return list(self._studies.values())
 
     def study(self, name: str) -> Study:
@@ -141,6 +142,18 @@ class Library:
             yield from sorted(path for path in self.place.iterdir() if path.is_dir() and is_run(path))
         except OSError as error:
             raise UsageError(f"{self.place}: cannot be read: {error.strerror}") from None
+
+
+def _is_verdict(found: Any) -> bool:
+    """Whether what a file held has the labels that pages show, as texts."""
+    try:
+        texts = [found["label"], *found["labels"].values()]
+        texts += [one[name] for one in found["arms"] for name in ("family", "arm", "label")]
+        for section in found["sections"].values():
+            texts += [text for part in (section, *section["others"]) for text in (part["label"], part["subject"] or "")]
+    except (KeyError, TypeError, AttributeError):
+        return False
+    return all(isinstance(text, str) for text in texts)
 
 
 def damaged(study: Study) -> str | None:

@@ -221,7 +221,7 @@ def _from(index: Index, asked: Filter, sealed: list[str]) -> tuple[str, list[str
         hit = " OR ".join(f"contains(lower({one}), $text)" for one in columns)
         source += (
             " JOIN (SELECT f.folder, f.part, s.file_row_number AS number "
-            "FROM read_parquet($paths, filename = true, file_row_number = true) s "
+            "FROM read_parquet($paths, filename = true, file_row_number = true, hive_partitioning = false) s "
             "JOIN (SELECT unnest($paths) AS path, unnest($folders) AS folder, unnest($parts) AS part) f "
             f"ON s.filename = f.path WHERE {hit}) t ON t.folder = a.folder AND t.part = a.part AND t.number = a.part_row"
         )

@@ -106,6 +106,16 @@ def test_text_is_no_pattern_and_no_sql(index):
         assert find(index, Filter.of({"text": text, "arm": "start"}), []).count == 0
 
 
+@pytest.mark.parametrize("name", ["thinking_text=1", "filename=x", "a[1]*?", "it's"])
+def test_no_name_of_a_folder_above_changes_what_is_found(tmp_path, monkeypatch, name):
+    monkeypatch.setenv("ABLATION_CACHE", str(tmp_path / "cache"))
+    run, locked = made.make(tmp_path / name)
+    own = Index(run.root, locked.plan)
+    assert own.look(60).whole
+    found = find(own, Filter.of({"text": "thought of by n"}), [])
+    assert found.count == len(found.rows) and {one["arm"] for one in found.rows} == {"N"}
+
+
 def test_a_sealed_folder_is_as_if_it_were_not_there(index):
     assert find(index, Filter.of({}), ["main/C/readout"]).count == 144 - 24
 
