@@ -29,7 +29,7 @@ class Vllm(Section):
     """Engines beside each other, each with GPUs of its own; a stage's rollouts are dealt to them in turn."""
     eager: bool = False
     """No compilation and no CUDA graphs: it starts sooner and samples slower."""
-    mismatch: PositiveFloat | None = None
+    mismatch: float | None = Field(default=None, gt=0, le=1)
     """Largest mean absolute difference of sampler's and trainer's logprobs (nats) on the preflight's texts; `null`: 0.001 with
     float32, 0.05 with bfloat16."""
 

@@ -73,11 +73,11 @@ def take_up(path: Path) -> tuple[StageInfo, list[Rollout]] | None:
 def read_log(path: Path) -> tuple[StageInfo, list[Rollout]]:
     """Settings and rollouts of a log whose last line is whole. Raises `IntegrityError` if one is not what was written."""
     lines = path.read_bytes().splitlines()
-    records = [_record(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
     try:
+        records = [_record(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
         info = info_of_record(records[0]["info"], str(path))
         return info, [_unpacked(record) for record in records[1:]]
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
         hint = f"It is no log of finished rollouts. {_REMEDY}"
         raise IntegrityError(f"{path}: cannot be read ({type(error).__name__}: {error})", hint=hint) from None
 

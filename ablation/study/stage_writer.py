@@ -146,7 +146,14 @@ class StageWriter:
         """Of each rollout the item that it is of. Raises `IntegrityError` if it is of none, or of one that another is of."""
         wanted = {(self.items[place].cell, self.items[place].index): place for place in self.batch(number)}
         places: dict[int, None] = {}
+        fixed = ("family", "arm", "stage", "update", "logprob_kind")
         for one in rollouts:
+            other = [field for field in fixed if getattr(one, field) != getattr(self.info, field)]
+            if other:
+                raise IntegrityError(
+                    f"{path}: rollout {one.cell.id} #{one.index} has another {', '.join(other)} than its stage",
+                    hint="Move this file away and run the same command again.",
+                )
             name, place = f"{one.cell.id} #{one.index}", wanted.get((one.cell, one.index))
             if place is None or one.seed != self.items[place].seed:
                 what = "is not of this batch" if place is None else f"has seed {one.seed}, not {self.items[place].seed}"

@@ -133,7 +133,7 @@ class Evaluations:
     def command(self, name: str, subject: str) -> str:
         """What makes the comparison, or who has to."""
         if self.options is None:
-            return f"whoever made {self.run.root} has to finish it"
+            return f"whoever made the run `{self.run.root.name}` has to finish it"
         return f"ablation evaluate {name} --subject {subject}{self.options}"
 
     def _compared(self, name: str, subject: str) -> Compared:

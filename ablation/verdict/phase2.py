@@ -186,7 +186,7 @@ class Phase2:
             return []
         step, what = ("status", "ratings, or the key") if sealed else ("pairs", "no blinded read")
         command = f"ablation blind {step} --subject {subject}{options}"
-        command = f"whoever made {self.reader.run.root} has to finish it" if options is None else command
+        command = f"whoever made the run `{self.reader.run.root.name}` has to finish it" if options is None else command
         return [Missing(f"held-out/{subject}: {what}", command)]
 
     def _release(self, subject: str) -> SectionVerdict:
@@ -232,7 +232,7 @@ class Phase2:
             return []
         options = self.reader.options
         command = f"ablation blind pairs safety --subject {subject}{options}"
-        command = f"whoever made {self.reader.run.root} has to finish it" if options is None else command
+        command = f"whoever made the run `{self.reader.run.root.name}` has to finish it" if options is None else command
         return [Missing(f"safety/{subject}: its answers are not labelled", command)]
 
     def _wrong(self, name: str, subject: str, compared: Compared) -> list[Reason]:

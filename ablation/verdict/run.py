@@ -204,7 +204,7 @@ class _Reader:
     def command(self, what: str, by: str = "run") -> str:
         """What makes it (a run or an import of a file), or who has to."""
         if self.options is None:
-            return f"whoever made {self.run.root} has to finish it"
+            return f"whoever made the run `{self.run.root.name}` has to finish it"
         return f"ablation {by} {what}{self.options}" + (" FILE" if by == "import" else "")
 
     def _problems(self) -> dict[str, Problem]:

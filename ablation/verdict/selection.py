@@ -169,7 +169,7 @@ def _checks(phase2: Phase2) -> Iterator[tuple[str, int, ArmVerdict | None, Missi
                     break  # paused, and nobody went on
                 command = f"ablation run --arm {arm} --continue-to {update}{reader.options or ''}"
                 if reader.options is None:
-                    command = f"whoever made {run.root} has to finish it"
+                    command = f"whoever made the run `{run.root.name}` has to finish it"
                 yield arm, update, None, Missing(f"{family}/{arm}: the check after update {update} is not there", command)
 
 

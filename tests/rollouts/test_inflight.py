@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ablation.errors import IntegrityError
+from ablation.files import sha256_bytes
 from ablation.rollouts.inflight import append_rollouts, read_log, remove_folder, rollouts_on_disk, take_up
 from ablation.rollouts.store import read_part, write_part
 
@@ -101,3 +102,11 @@ def test_a_rollout_of_thousands_of_tokens_costs_milliseconds(tmp_path):
         append_rollouts(tmp_path / "inflight" / "part-000.jsonl", of, [one])
     assert (time.process_time() - started) / 20 < 0.02
     assert rollouts_on_disk(tmp_path) == 20
+
+
+@pytest.mark.parametrize("body", [b"[1", b'"x', b'{"info":[]', b'{"info":{}', b"{"])
+def test_a_line_that_is_sealed_and_no_record_is_named(tmp_path, body):
+    path = tmp_path / "part-000.jsonl"
+    path.write_bytes(body + b',"sha256":"' + sha256_bytes(body + b"}").encode() + b'"}\n')
+    with pytest.raises(IntegrityError, match="part-000.jsonl"):
+        take_up(path)

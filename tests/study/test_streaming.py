@@ -11,7 +11,7 @@ import pytest
 from ablation.errors import EngineFailed, IncompleteError, IntegrityError
 from ablation.files import DiskError
 from ablation.policy.local import LocalPolicy
-from ablation.rollouts.inflight import rollouts_on_disk
+from ablation.rollouts.inflight import append_rollouts, read_log, rollouts_on_disk
 from ablation.rollouts.journal_chain import read_journal
 from ablation.rollouts.store import read_part, read_stage, stage_is_begun
 from ablation.rollouts.values import values_in_effect, values_text
@@ -298,3 +298,14 @@ def test_an_engine_that_is_started_again_is_not_counted_as_sampling(stage, monke
     monkeypatch.setattr(Quiet, "stage", lambda self, *told: seen.append("the stage begins"))
     stage.sample()
     assert seen == ["prepared", "the stage begins"]
+
+
+@pytest.mark.parametrize(("field", "value"), [("family", "other"), ("arm", "C"), ("update", 3), ("logprob_kind", "processed")])
+def test_a_rollout_that_says_that_it_is_of_another_stage_is_refused(stage, field, value):
+    stopped(stage, 4)
+    log = stage.logs[0]
+    info, rollouts = read_log(log)
+    log.unlink()
+    append_rollouts(log, info, [replace(rollouts[0], **{field: value}), *rollouts[1:]])
+    with pytest.raises(IntegrityError, match=rf"rollout \S+ #\d has another {field} than its stage"):
+        stage.sample()

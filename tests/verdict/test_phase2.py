@@ -362,7 +362,7 @@ def test_a_sealed_read_is_incomplete_whoever_looks(tmp_path, monkeypatch):
     made = make_phase2(tmp_path)
     for options, command in (
         ("", "ablation blind status --subject N@2"),
-        (None, f"whoever made {made.run.root} has to finish it"),
+        (None, f"whoever made the run `{made.run.root.name}` has to finish it"),
     ):
         found = judge_run(made.run.root, made.locked, options)
         one = found.sections["held_out"]

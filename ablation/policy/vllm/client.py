@@ -56,7 +56,7 @@ class EngineClient:
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _PROGRAM, str(theirs.fileno()), str(lifeline_read)],
-                env=_environment(settings),
+                env=_environment(settings, self.folder),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -211,9 +211,30 @@ def _end(process: subprocess.Popen, connection: Connection, lifeline: int, left:
         shutil.rmtree(left.folder, ignore_errors=True)
 
 
-def _environment(settings: EngineSettings) -> dict[str, str]:
-    """This process's own, but for threads, what could move a result, and what would ask the network."""
+SET_HERE = ("VLLM_CPU_", "VLLM_ENABLE_V1_MULTIPROCESSING", "VLLM_NO_USAGE_STATS", "VLLM_DO_NOT_TRACK")
+WITHOUT_EFFECT = (
+    "VLLM_CACHE_ROOT",
+    "VLLM_CONFIG_ROOT",
+    "VLLM_ASSETS_CACHE",
+    "VLLM_LOGGING_",
+    "VLLM_CONFIGURE_LOGGING",
+    "VLLM_API_KEY",
+)
+
+
+def vllm_variables() -> dict[str, str]:
+    """What the environment tells vLLM that could move a number: it reaches the engine, so the engine's record has it."""
+    known = (*SET_HERE, *WITHOUT_EFFECT)
+    return {name: os.environ[name] for name in sorted(os.environ) if name.startswith("VLLM_") and not name.startswith(known)}
+
+
+def _environment(settings: EngineSettings, temporary: Path) -> dict[str, str]:
+    """This process's own, but for threads, what could move a result, and what would ask the network.
+
+    What vLLM leaves in its temporary folder when it is killed goes with that of this engine.
+    """
     own = {name: value for name, value in os.environ.items() if not name.startswith("VLLM_CPU_")}
+    own.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(tempfile.gettempdir()) / f"torchinductor_{os.getuid()}"))
     packages = str(Path(__file__).resolve().parents[3])
     if settings.devices is not None:
         own[VISIBLE] = settings.devices
@@ -226,6 +247,7 @@ def _environment(settings: EngineSettings) -> dict[str, str]:
         "VLLM_DO_NOT_TRACK": "1",
         "HF_HUB_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",
+        "TMPDIR": str(temporary),
     }
 
 

@@ -16,7 +16,7 @@ from ablation.plan.arms import Adam
 from ablation.plan.model import Plan
 from ablation.plan.model_files import BASE_CONFIG
 from ablation.policy.base import Progress, SampledTokens, SampleRequest, ScoreRow, Taken, TrainRow, UpdateStats
-from ablation.policy.vllm.client import EngineRefused
+from ablation.policy.vllm.client import EngineRefused, vllm_variables
 from ablation.policy.vllm.messages import Adapter, Alive, EngineSettings, Finished, Load, Sample, SamplingValues
 from ablation.policy.vllm.replicas import Engine
 from ablation.policy.vllm.texts import CANARY_TEXTS, CANARY_TOKENS, Compared, Probed, broken_off, probe_values, prompt_ends
@@ -248,7 +248,13 @@ class VllmPolicy:
             "vllm_replicas": self.turns.copies,
             **{f"vllm_{name}": facts[name] for name in known},
             "sampling": self.values.record(),
+            **self._environment(),
         }
+
+    def _environment(self) -> dict[str, Any]:
+        """`vllm_environment`, where there is anything in it and the engine is one of ours."""
+        found = vllm_variables() if self.plan.policy.vllm is not None and self.plan.policy.vllm.engine == "offline" else {}
+        return {"vllm_environment": found} if found else {}
 
     def close(self) -> None:
         """End the engine."""
