@@ -67,4 +67,9 @@ def own_plan(root: Path) -> LockedPlan:
     path = RunFolder(root).plan
     if not path.is_file():
         raise IntegrityError(f"{root}: is not a run folder (it has no {path.name})", hint="Run folders are at runs/NAME.")
+    if not RunFolder(root).lock.is_file():
+        raise IntegrityError(
+            f"{RunFolder(root).lock}: the lock that this run began with is gone",
+            hint="Put it back from a copy. A new lock on a plan whose rollouts are there would prove nothing.",
+        )
     return verify_lock(path)
