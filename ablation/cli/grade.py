@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +34,7 @@ def grade(
 
     Exit 6: the grader failed on some rollouts; repair what made it fail and run the command again.
     """
+    from ablation.blind.closed import closed_reads, closing
     from ablation.cli.run_folder import find_run
     from ablation.errors import ExitCode, UsageError
     from ablation.files import remove_partial, write_json
@@ -58,10 +60,14 @@ def grade(
         read = cache(load_problems)  # one file serves many stages
         remove_partial(root)
         journal, done = Journal(folder.journal, locked.digest), []
+        unread = closed_reads(folder, locked.plan, lambda: journal.events)
         try:
             for one in chosen:
                 problems = read(problems_file(folder, one))
                 found = grade_stage(folder, one, problems, journal, again=again)
+                if found.changed and closing(found.stage, unread):  # each line has what a model answered
+                    told = f"grades that changed: {len(found.changed)}; which ones is not said before the blinded read is opened"
+                    found = replace(found, changed=[told])
                 done.append(found)
                 if not as_json:
                     _tell(found)

@@ -62,6 +62,7 @@ def _text(file: Path, rollout: str | None, tags: tuple[str, str], opened: bool) 
     from ablation.errors import UsageError
     from ablation.rollouts.store import read_stage
 
+    _refuse_closed(file)
     if not file.is_dir():
         if rollout is not None:
             raise UsageError(f"--rollout goes with the folder of a stage; {file} is none")
@@ -82,6 +83,21 @@ def _text(file: Path, rollout: str | None, tags: tuple[str, str], opened: bool) 
     thinking, answer = stage.thinking_text[row], stage.answer_text[row]
     closed = stage.info.think_close_id in stage.token_ids[stage.offsets[row] : stage.offsets[row + 1]]
     return (f"{tags[0]}{thinking}{tags[1]}{answer}" if closed else f"{tags[0]}{thinking}" if thinking else answer), False
+
+
+def _refuse_closed(file: Path) -> None:
+    """Raise `GateError` if what is named is an answer of a run whose plan has it read blind, and that read was not opened."""
+    folder = file.resolve() if file.is_dir() else file.resolve().parent
+    for root in folder.parents:
+        stage = folder.relative_to(root).parts
+        if stage[0] == "evaluations" and len(stage) >= 4 and (root / "plan.yaml").is_file():
+            from shlex import quote
+
+            from ablation.blind.closed import refuse_closed
+            from ablation.rollouts.folder import RunFolder
+            from ablation.study.run_folder import own_plan
+
+            refuse_closed(RunFolder(root), own_plan(root).plan, ["/".join(stage[:4])], f" --run {quote(str(root))}")
 
 
 def _tokenizer(folder: Path) -> Callable[[str], Spans]:

@@ -51,14 +51,20 @@ def show(
     """Read a rollout: numbers, thinking (folded), the loop in ⟦brackets⟧, answer and grade. What a model wrote is made harmless.
 
     FAMILY/ARM/STAGE alone lists the longest rollouts of a stage. Of an evaluation: held-out/N@5/subject/PROBLEM@EFFORT#INDEX.
+    Exit 4: the plan has these answers read blind, and the read was not opened yet.
     """
-    from ablation.cli.run_folder import find_run
+    from ablation.blind.closed import refuse_closed
+    from ablation.cli.run_folder import find_run, printed_options
     from ablation.errors import UsageError
     from ablation.rollouts.address import beside as place_of
     from ablation.rollouts.address import parse_address
+    from ablation.rollouts.folder import RunFolder
 
-    locked, root, _ = find_run(plan, run)
+    locked, root, options = find_run(plan, run)
     address = parse_address(rollout, root)
+    other = place_of(address, root, beside) if beside and address.rest else None
+    stages = [one.stage for one in (address, other) if one is not None]
+    refuse_closed(RunFolder(root), locked.plan, stages, printed_options(options, run))
     if not address.rest:
         if beside or tokens or full:
             raise UsageError(
@@ -75,8 +81,8 @@ def show(
 
     decode = find_decoder(locked.plan, locked.path, root.resolve().parent.parent / "plans" / locked.path.name)
     found = [read_one(root, locked.plan, address, decode, pieces=tokens)]
-    if beside:
-        found.append(read_one(root, locked.plan, place_of(address, root, beside), decode))
+    if other is not None:
+        found.append(read_one(root, locked.plan, other, decode))
     if as_json:
         content = {"run": str(root), "plan": locked.digest, **one_as_json(found[0], tokens=tokens)}
         if beside:
