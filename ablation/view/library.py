@@ -15,6 +15,7 @@ from ablation.rollouts.folder import RunFolder
 
 if TYPE_CHECKING:
     from ablation.plan.lock import LockedPlan
+    from ablation.rollouts.blind_record import BlindFolder
     from ablation.view.index import Index
 
 _RUN_FILES = ("plan.yaml", "plan.lock", "journal.jsonl")
@@ -80,32 +81,19 @@ class Study:
         except (OSError, ValueError):
             return None
 
-    def sealed_sets(self) -> list[str]:
-        """Evaluation sets whose texts nobody may look at here: a read of them is planned or under way, and was not opened."""
-        from ablation.blind.build import settings_of
-        from ablation.rollouts.blind_record import SEALED, UNSEALED
+    def sealed_reads(self) -> list[BlindFolder]:
+        """Comparisons whose texts nobody may look at here: a read of them is planned or under way, and was not opened."""
+        from ablation.blind.closed import closed_reads
 
-        found = []
-        for name in ("held-out", "safety"):
-            try:
-                settings_of(self.locked.plan, name)
-            except UsageError:
-                continue
-            folders = [path for path in self.run.evaluation_set(name).glob("*@*") if path.is_dir()]
-            if not folders:
-                continue
-            own = [one for one in self.events() if one.get("set") == name]
-            opened = {str(one.get("subject")) for one in own if one.get("event") == UNSEALED}
-            begun = {str(one.get("subject")) for one in own if one.get("event") == SEALED}
-            # Without an opened read, or with one that is sealed, a rater may still come.
-            if begun - opened or not opened:
-                found.append(name)
-        return found
+        return closed_reads(self.run, self.locked.plan, self.events)
 
     def sealed_folders(self) -> list[str]:
-        """Stage folders of `sealed_sets`."""
-        folders = [path for name in self.sealed_sets() for path in self.run.evaluation_set(name).glob("*/*") if path.is_dir()]
-        return sorted(path.relative_to(self.root).as_posix() for path in folders)
+        """Stage folders that `sealed_reads` close."""
+        from ablation.blind.closed import closing
+
+        reads = self.sealed_reads()
+        paths = {path for one in reads for path in self.run.evaluation_set(one.name).glob("*/*") if path.is_dir()}
+        return [stage for stage in sorted(path.relative_to(self.root).as_posix() for path in paths) if closing(stage, reads)]
 
 
 class Library:

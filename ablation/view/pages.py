@@ -84,7 +84,7 @@ class Viewer:
             "page": query.find(study.index, wanted, study.sealed_folders()),
             "choices": query.choices(study.index),
             "far": far,
-            "sealed": study.sealed_sets(),
+            "sealed": study.sealed_reads(),
             "flags": query.FLAGS,
             "sorts": query.SORTS,
             "within": query.WHERE,
@@ -143,12 +143,13 @@ class Viewer:
         return row
 
     def _partners(self, study: Study, row: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Rollouts of the same cell and index in other arms, those of the same stage first."""
+        """Rollouts of the same cell and index in other arms, those of the same stage first; none that must not be looked at."""
         where = "family = ? AND pair = ? AND problem = ? AND effort = ? AND idx = ? AND id <> ?"
         key = [row[name] for name in ("family", "pair", "problem", "effort", "idx", "id")]
         arms = ["start", *study.locked.plan.arms]
         found = study.index.sql(f"SELECT {_COLUMNS} FROM rollouts WHERE {where}", key)
-        rows = [dict(zip(_WHOLE, one, strict=True)) for one in found]
+        sealed = set(study.sealed_folders())
+        rows = [one for one in (dict(zip(_WHOLE, one, strict=True)) for one in found) if one["folder"] not in sealed]
         place = {arm: at for at, arm in enumerate(arms)}
         return sorted(rows, key=lambda one: (one["stage"] != row["stage"], place.get(one["arm"], 99), one["stage"]))
 

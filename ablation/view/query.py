@@ -209,6 +209,8 @@ def _from(index: Index, asked: Filter, sealed: list[str]) -> tuple[str, list[str
             " JOIN rollouts b ON a.family = b.family AND a.pair = b.pair AND a.problem = b.problem AND a.effort = b.effort "
             "AND a.idx = b.idx AND a.id <> b.id"
         )
+        if sealed:  # a comparison would tell of the partner
+            clauses.append("b.folder NOT IN (SELECT unnest($sealed))")
         clauses += ["b.arm = $without", f'a."{asked.differs}"', f'NOT b."{asked.differs}"']
         values["without"] = asked.without
         same = "(a.stage = b.stage OR a.stage = 'sweep' OR b.stage = 'sweep')"

@@ -120,6 +120,11 @@ def test_a_sealed_folder_is_as_if_it_were_not_there(index):
     assert find(index, Filter.of({}), ["main/C/readout"]).count == 144 - 24
 
 
+def test_a_sealed_partner_is_as_if_it_were_not_there(index):
+    asked = Filter.of({"differs": "looping", "arm": "C", "without": "N", "family": "main"})
+    assert find(index, asked, ["main/N/readout"]).count == 0 and find(index, asked, ["main/start/sweep"]).count == 2
+
+
 @pytest.mark.parametrize(
     "query",
     [

@@ -21,7 +21,7 @@ from ablation.rollouts.store import read_stage
 from ablation.study.runlock import exclusive
 from ablation.view.app import create_app
 from ablation.view.library import Library
-from tests.blind.made import SUBJECT, safety_rows, start, write_evaluation
+from tests.blind.made import SUBJECT, held_out_rows, safety_rows, start, write_evaluation
 
 HERE = "http://127.0.0.1:8412"
 ORIGIN = {"origin": HERE, "sec-fetch-site": "same-origin"}
@@ -267,6 +267,32 @@ def test_what_is_to_be_read_blind_is_not_among_the_rollouts_until_the_key_is_ope
     ablation("unseal", "--subject", SUBJECT)
     assert client.get(place).status_code == 200
     assert "sum-0@" in client.get("/study/small/rollouts").text
+
+
+def test_the_opened_read_of_one_comparison_opens_no_other(read):
+    run, locked, _ = read
+    write_evaluation(run, locked, "held-out", held_out_rows(), "C@2")
+    client = browser(run)
+    page = begin(client)
+    for _ in range(4):
+        page = rate(client, page)
+    ablation("unseal", "--subject", SUBJECT)
+    for _ in range(40):
+        page = client.get("/study/small/rollouts")
+        if "data-reload" not in page.text:
+            break
+    assert "on held-out of <b>C@2</b>" in page.text and "on held-out of <b>N@2</b>" not in page.text
+    assert 'data-l="Stage">held-out/N@2<' in page.text and 'data-l="Stage">held-out/C@2<' not in page.text
+    cell = "family=main&problem=sum-0&effort=low&index=1"
+    own = client.get(f"/study/small/rollout?arm=N&stage=held-out%2FN%402&{cell}")
+    assert own.status_code == 200 and "C@2" not in own.text and "with=start" not in own.text
+    assert client.get(f"/study/small/rollout?arm=C&stage=held-out%2FC%402&{cell}").status_code == 404
+    # the start's answers are one side of the other read's pairs
+    assert client.get(f"/study/small/rollout?arm=start&stage=held-out%2FN%402&{cell}").status_code == 404
+    compared = client.get(f"/study/small/compare?arm=N&stage=held-out%2FN%402&{cell}&with=start%3Aheld-out%2FN%402")
+    assert compared.status_code == 404 and "Let me see again" not in compared.text
+    found = client.get("/study/small/rollouts?arm=N&without=start&differs=correct")
+    assert found.status_code == 200 and "sum-" not in found.text.replace('value="sum-', "")
 
 
 def test_answers_to_safety_prompts_are_labelled(tmp_path, monkeypatch):
