@@ -92,9 +92,17 @@ def verdict_page(study: Study) -> dict[str, Any]:
 
 
 def _differs(stored: dict[str, Any] | None, content: dict[str, Any]) -> bool:
-    """Whether `verdict.json` of this very state of the run has another label."""
-    same = stored is not None and stored.get("journal") == content["journal"]
-    return bool(same and stored and stored.get("label") != content["label"])
+    """Whether `verdict.json` of this very state of the run has another label: of all, of an arm, or of a part of phase 2."""
+    return stored is not None and stored.get("journal") == content["journal"] and _labels(stored) != _labels(content)
+
+
+def _labels(verdict: dict[str, Any]) -> dict[tuple[str, ...], str]:
+    """Every label of a verdict, by what it is of."""
+    found = {("label",): verdict["label"]} | {("labels", name): label for name, label in verdict["labels"].items()}
+    found |= {("arm", one["family"], one["arm"]): one["label"] for one in verdict["arms"]}
+    for name, section in verdict["sections"].items():
+        found |= {("section", name, one["subject"] or ""): one["label"] for one in (section, *section["others"])}
+    return found
 
 
 def _rule_tables(content: dict[str, Any]) -> list[dict[str, Any]]:

@@ -9,6 +9,9 @@ import shutil
 import pytest
 from starlette.testclient import TestClient
 
+from ablation.view import tables
+from ablation.chain import chained_line
+from ablation.files import sha256_bytes
 from ablation.view.app import create_app
 from ablation.view.library import Library
 from tests.view import made
@@ -64,6 +67,35 @@ def test_a_verdict_that_is_none_is_not_shown_and_hides_nothing_else(runs, change
         path.unlink()
 
 
+def test_the_list_says_where_a_label_is_from(runs):
+    path = runs / "small" / "verdict.json"
+    assert "wrote it" not in browser(runs).get("/studies").text
+    path.write_text(json.dumps(WHOLE))
+    try:
+        answer = browser(runs).get("/studies").text
+        assert answer.index("REPLICATED") < answer.index("as the last <code>ablation verdict</code> wrote it")
+    finally:
+        path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("change", "differs"),
+    [
+        ({}, False),
+        ({"label": "NOT_REPLICATED"}, True),
+        ({"arms": [{"family": "main", "arm": "N", "label": "DAMAGED"}]}, True),
+        ({"arms": []}, True),
+        ({"sections": {"held_out": {"label": "WIN", "subject": None, "others": []}}}, True),
+        ({"labels": {"replication": "NOT_REPLICATED"}}, True),
+        ({"journal": {"head": "b"}, "arms": []}, False),  # of an earlier state of the run
+    ],
+)
+def test_a_stored_verdict_differs_in_any_label(change, differs):
+    own = WHOLE | {"journal": {"head": "a"}}
+    assert tables._differs(own | change, own) is differs
+    assert tables._differs(None, own) is False
+
+
 def test_foreign_words_in_a_verdict_are_text(runs):
     path = runs / "small" / "verdict.json"
     path.write_text(json.dumps(WHOLE | {"label": "<i>\ud800"}))
@@ -93,3 +125,18 @@ def test_a_folder_whose_name_is_no_text_hides_no_other(runs, tmp_path):
         file.write("name: bad\n")
     answer = browser(tmp_path).get("/studies")
     assert answer.status_code == 200 and "/study/small" in answer.text and "bad?" in answer.text
+
+
+@pytest.mark.parametrize("fields", [{"time": "2026-11-30T00:00:00"}, {"event": None}, {"event": "part_written", "rollouts": [1]}])
+def test_a_journal_with_a_field_that_no_event_can_have_is_said_on_the_page(runs, tmp_path, fields):
+    shutil.copytree(runs / "small", tmp_path / "small")
+    journal = tmp_path / "small" / "journal.jsonl"
+    lines = journal.read_bytes().splitlines()
+    event = {"seq": len(lines), "time": "2026-11-30T00:00:00+00:00", "event": "x", "plan": json.loads(lines[0])["plan"]}
+    with journal.open("ab") as file:
+        file.write(chained_line(event | fields, sha256_bytes(lines[-1])) + b"\n")
+    odd = list(fields)[-1]
+    for address in ("/study/small", "/study/small/live"):
+        answer = browser(tmp_path).get(address)
+        assert answer.status_code == 200 and f"journal.jsonl:{len(lines) + 1}: `{odd}` is" in answer.text, address
+    assert browser(tmp_path).get("/studies").status_code == 200
