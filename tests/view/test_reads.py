@@ -272,15 +272,14 @@ def test_what_is_to_be_read_blind_is_not_among_the_rollouts_until_the_key_is_ope
 def test_the_opened_read_of_one_comparison_opens_no_other(read):
     run, locked, _ = read
     write_evaluation(run, locked, "held-out", held_out_rows(), "C@2")
-    client = browser(run)
+    library = Library(run.root.parent)
+    client = TestClient(create_app(library), base_url=HERE, headers=ORIGIN, follow_redirects=True)
     page = begin(client)
     for _ in range(4):
         page = rate(client, page)
     ablation("unseal", "--subject", SUBJECT)
-    for _ in range(40):
-        page = client.get("/study/small/rollouts")
-        if "data-reload" not in page.text:
-            break
+    assert library.study("small").index.look(60).whole
+    page = client.get("/study/small/rollouts")
     assert "on held-out of <b>C@2</b>" in page.text and "on held-out of <b>N@2</b>" not in page.text
     assert 'data-l="Stage">held-out/N@2<' in page.text and 'data-l="Stage">held-out/C@2<' not in page.text
     cell = "family=main&problem=sum-0&effort=low&index=1"
