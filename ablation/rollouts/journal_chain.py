@@ -12,6 +12,7 @@ stage without its event: a stage, checkpoint or stop that the journal does not t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,15 @@ SAMPLED = ("stage_streamed", "part_written", "stage_sampled")
 """Events of rollouts that come onto the disk."""
 PROGRESS = (*SAMPLED, *COMPLETED, "update_trained")
 """Events after which somebody may have seen how the run goes."""
+_KINDS: dict[str, tuple[frozenset[type], str]] = {
+    **dict.fromkeys(("rollouts", "tokens", "update", "deviation", "items"), (frozenset({int}), "a whole number")),
+    **dict.fromkeys(("seconds", "hours"), (frozenset({int, float}), "a number")),
+    **dict.fromkeys(("stage", "arm", "set", "subject", "kind"), (frozenset({str}), "a text")),
+    **dict.fromkeys(("environment", "there"), (frozenset({dict}), "an object")),
+}
+"""Fields that readers use -> what they have to be where they are there."""
+_MOST = 10**15
+"""Larger numbers are none that a run can have, and no sum of them could be shown."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +66,40 @@ class JournalState:
 
 
 def read_journal_chain(path: Path) -> Chain:
-    """The journal in `path`, if its chain holds; `IntegrityError` names the line that was edited, dropped or moved."""
-    return read_chain(path, counter="seq", first=0, what="journal")
+    """The journal in `path`, if its chain holds and its fields are of their kinds.
+
+    `IntegrityError` names the line that was edited, dropped or moved, or has a field that no event can have.
+    """
+    chain = read_chain(path, counter="seq", first=0, what="journal")
+    for number, event in enumerate(chain.records, start=1):
+        if (fault := _fault(event)) is not None:
+            name, wanted = fault
+            found = repr(event[name])[:60] if name in event else "nothing"
+            raise IntegrityError(
+                f"{path}:{number}: `{name}` is {found}, not {wanted}",
+                hint="The chain holds, so the line was written so, and not by this program. Take the journal back from a copy.",
+            )
+    return chain
+
+
+def _fault(event: dict[str, Any]) -> tuple[str, str] | None:
+    """(field, what it has to be) of the first field that no reader could use; a journal may have a million events."""
+    name = event.get("event")
+    if type(name) is not str or not name.strip():
+        return "event", "the name of an event"
+    try:
+        zone = datetime.fromisoformat(event["time"]).tzinfo
+    except (KeyError, TypeError, ValueError):
+        zone = None
+    if zone is None:
+        return "time", "an ISO 8601 time with its zone"
+    for name, value in event.items():
+        if name in _KINDS and value is not None:
+            types, wanted = _KINDS[name]
+            kind = type(value)
+            if kind not in types or (kind in (int, float) and not 0 <= value <= _MOST):
+                return name, wanted
+    return None
 
 
 def read_journal(path: Path) -> list[dict[str, Any]]:

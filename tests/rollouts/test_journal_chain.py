@@ -3,9 +3,9 @@ import shutil
 
 import pytest
 
-from ablation.chain import Head
+from ablation.chain import Head, chained_line
 from ablation.errors import IntegrityError
-from ablation.files import folder_is_complete, sha256_file, write_folder, write_json
+from ablation.files import folder_is_complete, sha256_bytes, sha256_file, write_folder, write_json
 from ablation.rollouts.journal_chain import check_journal, read_journal
 from tests.verdict.study import lock_small, start_run, tell, write_stage, write_stop
 
@@ -156,3 +156,41 @@ def test_a_checkpoint_that_was_swapped_with_its_marker_is_not_that_of_the_journa
     run.checkpoint("main", "N", 2).rename(checkpoint)
     assert folder_is_complete(checkpoint)
     assert "tells of another main/C/update-2/checkpoint than the one that is there" in refused(run, locked)
+
+
+@pytest.mark.parametrize(
+    ("fields", "fault"),
+    [
+        ({"time": "2026-11-30T00:00:00"}, "`time` is '2026-11-30T00:00:00', not an ISO 8601 time with its zone"),
+        ({"time": 5}, "`time` is 5, not an ISO 8601 time with its zone"),
+        ({"time": "noon"}, "`time` is 'noon', not an ISO 8601 time with its zone"),
+        ({"event": None}, "`event` is None, not the name of an event"),
+        ({"event": " "}, "`event` is ' ', not the name of an event"),
+        ({"rollouts": "many"}, "`rollouts` is 'many', not a whole number"),
+        ({"rollouts": [1]}, "`rollouts` is [1], not a whole number"),
+        ({"tokens": True}, "`tokens` is True, not a whole number"),
+        ({"update": 1.5}, "`update` is 1.5, not a whole number"),
+        ({"seconds": "3"}, "`seconds` is '3', not a number"),
+        ({"seconds": 1e308}, "`seconds` is 1e+308, not a number"),
+        ({"stage": ["main"]}, "`stage` is ['main'], not a text"),
+        ({"environment": "cpu"}, "`environment` is 'cpu', not an object"),
+    ],
+)
+def test_a_field_that_no_event_can_have_is_named_with_its_line(study, fields, fault):
+    run, locked = study
+    append(run, locked, fields)
+    assert refused(run, locked) == f"{run.journal}:5: {fault}"
+
+
+def test_an_event_without_counts_or_with_none_passes(study):
+    run, locked = study
+    append(run, locked, {"time": "2026-11-30T00:00:00+05:30", "rollouts": 0, "seconds": 2, "update": None, "deviation": None})
+    assert len(read_journal(run.journal)) == 5
+
+
+def append(run, locked, fields):
+    """One more line whose chain holds, whatever its fields are."""
+    data = run.journal.read_bytes()
+    count, last = data.count(b"\n"), data.splitlines()[-1]
+    event = {"seq": count, "time": "2026-11-30T00:00:00+00:00", "event": "x", "plan": locked.digest}
+    run.journal.write_bytes(data + chained_line(event | fields, sha256_bytes(last)) + b"\n")
