@@ -23,6 +23,10 @@ from ablation.view import cache, rows
 
 LOOK_AGAIN = 1.5
 """Seconds between two looks at the folder."""
+_UNREADABLE = (AblationError, OSError, ValueError, KeyError, TypeError, pa.ArrowException, duckdb.Error)
+"""What reading a folder that somebody else changed can raise."""
+WHOLE_RUN = "."
+"""Key in `Progress.damaged` of what hides all rollouts."""
 _TYPES = {pa.string(): "VARCHAR", pa.int64(): "BIGINT", pa.float64(): "DOUBLE", pa.bool_(): "BOOLEAN"}
 
 
@@ -78,6 +82,17 @@ class Index:
         return self.progress
 
     def _fill(self) -> None:
+        try:
+            self._read_new()
+        except _UNREADABLE as error:  # the thread has nobody else to tell
+            why = f"{self.run.root}: its rollouts cannot be read ({type(error).__name__}: {error})"
+            self.progress.damaged[WHOLE_RUN] = why
+            self.progress.done = self.progress.units
+        finally:
+            self._looked = time.monotonic()
+
+    def _read_new(self) -> None:
+        self.progress.damaged.pop(WHOLE_RUN, None)
         wanted = self._wanted()
         gone = [unit for unit in self._units if wanted.get(unit) != self._units[unit]]
         new = [unit for unit in wanted if unit not in self._units or unit in gone]
@@ -86,7 +101,10 @@ class Index:
             self._remove(unit)
         known = {unit: table for unit in new if (table := self._known(unit)) is not None}
         if known:  # all at once: a table of its own for each stage would take longer than reading it
-            self._insert(pa.concat_tables(known.values()))
+            try:
+                self._insert(pa.concat_tables(known.values()))
+            except _UNREADABLE:  # one by one, so that the one that does not fit is named
+                known = {}
         for unit in known:
             self._units[unit] = wanted[unit]
             self.progress.done += 1
@@ -95,7 +113,6 @@ class Index:
                 self._add(unit)
                 self._units[unit] = wanted[unit]
                 self.progress.done += 1
-        self._looked = time.monotonic()
 
     def _wanted(self) -> dict[tuple[str, str | None], Any]:
         """(stage folder, None) of each complete stage and (folder, part) of the others' parts -> what changes when it does."""
@@ -114,7 +131,11 @@ class Index:
                     for part in stage_parts(folder):
                         found[name, part.name] = part.stat().st_mtime_ns
             except FileNotFoundError:
+                if any(path.is_symlink() for path in stage_parts(folder)):  # to nowhere: reading it says so
+                    found[name, None] = "a link"
                 continue  # it is being replaced; the next look sees it
+            except OSError as error:
+                found[name, None] = str(error)  # reading it says so
         return found
 
     def _remove(self, unit: tuple[str, str | None]) -> None:
@@ -128,13 +149,18 @@ class Index:
     def _known(self, unit: tuple[str, str | None]) -> pa.Table | None:
         """The rows of a complete stage that were made before, None if they have to be made."""
         folder, part = unit
-        with contextlib.suppress(AblationError, OSError):
+        with contextlib.suppress(*_UNREADABLE):
             return None if part is not None else cache.read(self._key(folder), self.run.root / folder)
         return None
 
     def _add(self, unit: tuple[str, str | None]) -> None:
         folder, part = unit
         try:
+            for path in stage_parts(self.run.root / folder) if part is None else [self.run.root / folder / part]:
+                if not path.is_file():  # opening a pipe would wait for ever
+                    raise IntegrityError(
+                        f"{path}: is no file (a pipe, a device, a folder or a link to nowhere)", hint="Remove it."
+                    )
             problems = self._of_set(folder)[1]
             if part is not None:
                 table = rows.part_rows(self.run.root, folder, part, self.plan, problems)
@@ -142,12 +168,11 @@ class Index:
                 key, seen = self._key(folder), cache.touched(self.run.root / folder)
                 table = rows.stage_rows(self.run.root, folder, self.plan, problems)
                 cache.keep(key, table, seen)
+            self._insert(table)
         except AblationError as error:
             self.progress.damaged[folder] = " ".join(error.lines())
-        except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+        except _UNREADABLE as error:
             self.progress.damaged[folder] = f"{folder}: cannot be read ({type(error).__name__}: {error})"
-        else:
-            self._insert(table)
 
     def _insert(self, table: pa.Table) -> None:
         names = ", ".join(f'"{name}"' for name in rows.SCHEMA.names)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from dataclasses import replace
 
+import duckdb
 import pytest
 
 from ablation.files import sha256_file
@@ -132,3 +134,58 @@ def test_other_loop_settings_are_other_rows(run):
     other = locked.plan.model_copy(update={"loops": locked.plan.loops.model_copy(update={"min_tokens": 60})})
     assert cache.stage_key(stage, locked.plan, "p") != cache.stage_key(stage, other, "p")
     assert replace(rows.Place.of("main/C/update-3"), folder="") == rows.Place("", "update-3", "update-3")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link"])
+def test_an_odd_file_that_appears_later_is_named_and_stops_nothing(run, kind):
+    folder, locked = run
+    index = Index(folder.root, locked.plan)
+    index.look(60)
+    update = folder.update("main", "C", 1)
+    update.mkdir(parents=True)
+    odd = update / "part-000.parquet"
+    {"pipe": os.mkfifo, "folder": os.mkdir, "link": lambda path: os.symlink("nowhere", path)}[kind](odd)
+    made.write(folder, locked, "main", "N", folder.update("main", "N", 1), stage="update", update=1)
+    index.look(20)
+    assert index.progress.whole and count(index) == 7 * 24
+    assert list(index.progress.damaged) == ["main/C/update-1"]
+    assert f"{odd}: is no file" in index.progress.damaged["main/C/update-1"]
+    (odd.rmdir if kind == "folder" else odd.unlink)()
+    made.write(folder, locked, "main", "C", update, stage="update", update=1)
+    index.look(60)
+    assert index.progress.damaged == {} and count(index) == 8 * 24
+
+
+@pytest.mark.parametrize("error", [duckdb.OutOfMemoryException("no room"), PermissionError(13, "Permission denied")])
+def test_a_stage_that_fails_in_reading_is_named_and_the_others_are_shown(run, monkeypatch, error):
+    folder, locked = run
+    Index(folder.root, locked.plan).look(60)  # all rows are kept, so they come all at once
+    insert, touched, bad = Index._insert, cache.touched, "main/N/readout"
+
+    def failing(self, table):
+        if isinstance(error, duckdb.Error) and bad in table.column("folder").to_pylist():
+            raise error
+        insert(self, table)
+
+    def refusing(stage):
+        if isinstance(error, OSError) and stage.as_posix().endswith(bad):
+            raise error
+        return touched(stage)
+
+    monkeypatch.setattr(Index, "_insert", failing)
+    monkeypatch.setattr(cache, "touched", refusing)
+    index = Index(folder.root, locked.plan)
+    index.look(60)
+    assert index.progress.whole and count(index) == 5 * 24
+    assert list(index.progress.damaged) == [bad] and str(error) in index.progress.damaged[bad]
+
+
+def test_a_run_that_cannot_be_looked_through_is_said_and_looked_at_again(run, monkeypatch):
+    folder, locked = run
+    index = Index(folder.root, locked.plan)
+    with monkeypatch.context() as patch:
+        patch.setattr(Index, "_wanted", lambda self: (_ for _ in ()).throw(OSError(5, "Input/output error")))
+        index.look(60)
+    assert index.progress.whole and "Input/output error" in index.progress.damaged["."]
+    index.look(60)
+    assert index.progress.damaged == {} and count(index) == 6 * 24
