@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,10 @@ class History:
         self.events: dict[str, list[tuple[int, dict[str, Any]]]] = defaultdict(list)
         for number, record in enumerate(lines.records, start=1):
             if not record:
+                continue
+            odd = _odd_fields(record)
+            if odd:  # no check below could use it
+                found.differ(f"{lines.path}:{number}", f"has a field that no event can have: {', '.join(odd)}")
                 continue
             if record.get("plan") != tree.digest:
                 found.differ(
@@ -187,3 +192,28 @@ class History:
 
     def _differ(self, text: str, line: int | None = None) -> None:
         self.found.differ(self.lines.path, text)
+
+
+def _odd_fields(record: dict[str, Any]) -> list[str]:
+    """Fields of an event that are not of their kind, with what is there."""
+
+    def whole(value: Any) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 10**15
+
+    def number(value: Any) -> bool:
+        return whole(value) or (isinstance(value, float) and 0 <= value <= 10**15)
+
+    wanted = dict.fromkeys(("rollouts", "tokens", "update", "deviation", "items"), whole)
+    wanted |= dict.fromkeys(("seconds", "hours"), number)
+    wanted |= dict.fromkeys(("stage", "arm", "set", "subject", "kind"), lambda value: isinstance(value, str))
+    wanted |= dict.fromkeys(("environment", "there"), lambda value: isinstance(value, dict))
+    odd = [name for name, right in wanted.items() if record.get(name) is not None and not right(record[name])]
+    if not isinstance(record.get("event"), str) or not record["event"].strip():
+        odd.insert(0, "event")
+    try:
+        zoned = datetime.fromisoformat(record["time"]).tzinfo is not None
+    except (KeyError, TypeError, ValueError):
+        zoned = False
+    if not zoned:
+        odd.insert(0, "time")
+    return [f"`{name}` = {repr(record.get(name))[:60]}" for name in odd]
