@@ -9,9 +9,9 @@ import shutil
 import pytest
 from starlette.testclient import TestClient
 
-from ablation.view import tables
 from ablation.chain import chained_line
 from ablation.files import sha256_bytes
+from ablation.view import tables
 from ablation.view.app import create_app
 from ablation.view.library import Library
 from tests.view import made
