@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 PLAN ?= plans/quickstart.yaml
 # Processes that share the test files; a file is never split.
 WORKERS ?= auto
+# What `make test-vllm` runs.
+VLLM_TESTS ?= $(wildcard tests/*/vllm)
 
 .PHONY: study test test-vllm bench bench-vllm gpu-check lint clean
 
@@ -17,7 +19,7 @@ test: $(VENV)/.dev  ## the whole test suite
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
 
 test-vllm: $(VENV)-vllm/.installed  ## the tests that need vLLM, with its CPU build, in an environment of their own
-	$(VENV)-vllm/bin/python -m pytest --durations=5 $(wildcard tests/*/vllm)
+	$(VENV)-vllm/bin/python -m pytest --durations=5 $(VLLM_TESTS)
 
 bench: $(VENV)/.dev  ## speed and memory, as ratios within one run
 	$(BIN)/python -m tests.bench

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+pytest.importorskip("vllm", reason="vLLM is not installed: `make test-vllm` installs its CPU build and runs these tests")
+
 SLICES, INPUT, RANK, TOKENS = (12, 6, 6), 10, 4, 7
 
 

@@ -59,10 +59,10 @@ def on(wanted, answer):
 @pytest.mark.parametrize(
     ("ask", "said", "hint"),
     [
-        (on("/version", lambda: whole({"detail": "Not Found"}, 404)), "refuses: HTTP status 404: Not Found", "vllm serve BASE"),
-        (on("/version", lambda: whole({})), "does not say which version of vLLM it is", "vllm serve BASE"),
-        (on("/version", lambda: whole(b"<html>")), "not JSON: <html>", "vllm serve BASE"),
-        (on("/v1/models", lambda: whole({"data": []})), "serves 0 models; one is needed", "vllm serve BASE"),
+        (on("/version", lambda: whole({"detail": "Not Found"}, 404)), "refuses: HTTP status 404: Not Found", "vllm serve FOLDER"),
+        (on("/version", lambda: whole({})), "does not say which version of vLLM it is", "vllm serve FOLDER"),
+        (on("/version", lambda: whole(b"<html>")), "not JSON: <html>", "vllm serve FOLDER"),
+        (on("/v1/models", lambda: whole({"data": []})), "serves 0 models; one is needed", "vllm serve FOLDER"),
         (on("/v1/models", lambda: whole({"data": [{"id": "a", "root": "a"}, {"id": "b", "root": "b"}]})), "serves 2 models", "vllm"),
         (on("/v1/models", lambda: whole({"data": [{"id": "a", "root": "a"}]})), "how long a rollout of its model may be", "vllm"),
         (
