@@ -50,9 +50,7 @@ def report(
         raise UsageError("--measures has no run folder to write into", hint="Name a folder with --out.")
     drawn = not (no_figures or at) and can_draw()
     said = (
-        []
-        if drawn or no_figures or at
-        else [f"note: no figures, because {PACKAGE} is not installed: pip install -e '.[report]'"]
+        [] if drawn or no_figures or at else [f"note: no figures, because {PACKAGE} is not installed: pip install -e '.[report]'"]
     )
     with ExitStack() as stack:
         drawer = stack.enter_context(Drawer()) if drawn else None  # it takes a second to start, so it starts first

@@ -103,7 +103,10 @@ def test_commands_carry_the_options_of_this_run_or_are_left_out(study):
     own = judge_run(run.root, locked, " --plan p.yaml")
     assert (own.missing[0].command, own.next_command) == ("ablation run --arm X --plan p.yaml",) * 2
     foreign = judge_run(run.root, locked, None)
-    assert (foreign.missing[0].command, foreign.next_command) == (f"whoever made the run `{run.root.name}` has to finish it", None)
+    assert (foreign.missing[0].command, foreign.next_command) == (
+        f"whoever made the run `{run.root.name}` has to finish it",
+        None,
+    )
 
 
 def test_limits_are_exact(study):

@@ -77,6 +77,13 @@ def stage(make_policy, own, tmp_path):
     return Stage(make_policy(plan=own), own, tmp_path)
 
 
+@pytest.fixture
+def long_stage(make_policy, own, tmp_path):
+    """240 rollouts: the engine is still at work when the first ones are on disk."""
+    many = own.model_copy(update={"training": own.training.model_copy(update={"rollouts_per_cell": 40})})
+    return Stage(make_policy(plan=many), many, tmp_path)
+
+
 @contextmanager
 def no_file_longer_than(size: int):
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -103,20 +110,20 @@ def test_every_row_says_how_it_was_sampled_and_where_it_stopped(stage):
     assert not (stage.folder / "inflight").exists()
 
 
-def test_a_disk_that_fills_up_is_a_clear_error_and_what_had_ended_is_not_sampled_again(stage, make_policy):
-    stage.policy.hand_over()  # writes the adapter
+def test_a_disk_that_fills_up_is_a_clear_error_and_what_had_ended_is_not_sampled_again(long_stage, make_policy):
+    long_stage.policy.hand_over()  # writes the adapter
     with (
         no_file_longer_than(5_000),
-        pytest.raises(DiskError, match=r"inflight/part-00\d.jsonl: could not be written: File too la"),
+        pytest.raises(DiskError, match=r"part-0\d\d\.(jsonl|parquet): could not be written: .*File too large"),
     ):
-        stage.sample()
-    kept, there = stage.seeds_in_flight(), rollouts_on_disk(stage.folder)
-    assert 0 < there < 24
-    assert not stage.policy.engine.alive  # what it would still send belongs to nothing
-    stage.policy = make_policy(plan=stage.plan)
-    told = stage.sample()
+        long_stage.sample()
+    kept, there = long_stage.seeds_in_flight(), rollouts_on_disk(long_stage.folder)
+    assert 0 < there < 240
+    assert not long_stage.policy.engine.alive  # what it would still send belongs to nothing
+    long_stage.policy = make_policy(plan=long_stage.plan)
+    told = long_stage.sample()
     assert told.began[0][2] == there
-    assert kept <= {row.seed for row in read_stage(stage.folder).rollouts()}
+    assert kept <= {row.seed for row in read_stage(long_stage.folder).rollouts()}
 
 
 def finished(ids, reason="stop", stop_id=END):
@@ -142,16 +149,16 @@ def test_a_rollout_that_is_not_what_was_asked_for_is_the_engines_fault(one, said
         _checked(one, SamplingValues(1.0, 1.0, 0, 8, 20, (END,)))
 
 
-def test_an_engine_that_is_killed_in_a_stage_leaves_what_had_ended(stage):
-    stage.policy.hand_over()
-    pid = stage.policy.engine.pid
+def test_an_engine_that_is_killed_in_a_stage_leaves_what_had_ended(long_stage):
+    long_stage.policy.hand_over()
+    pid = long_stage.policy.engine.pid
 
     def kill():
-        while rollouts_on_disk(stage.folder) < 3:
+        while rollouts_on_disk(long_stage.folder) < 3:
             time.sleep(0.002)
         os.kill(pid, signal.SIGKILL)
 
     threading.Thread(target=kill, daemon=True).start()
     with pytest.raises(EngineFailed, match="was killed by SIGKILL"):
-        stage.sample()
-    assert 3 <= rollouts_on_disk(stage.folder) < 24
+        long_stage.sample()
+    assert 3 <= rollouts_on_disk(long_stage.folder) < 240
