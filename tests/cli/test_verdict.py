@@ -114,7 +114,7 @@ def test_a_folder_of_somebody_else_is_not_finished_by_a_command_of_the_reader(st
     shutil.rmtree(study.readout("main", "X"))
     result = call("--run", study.root, code=6)
     assert "ablation run" not in result.output
-    assert f"Next: whoever made {study.root} has to finish it" in result.stderr
+    assert f"Next: whoever made the run `{study.root.name}` has to finish it" in result.stderr
     content = json.loads(call("--run", study.root, "--json", code=6).stdout)
     assert content["next_command"] is None
 
