@@ -9,11 +9,12 @@ from typing import Any
 import typer
 
 from ablation.cli.fit import echo
-from ablation.cli.machine_options import Server, ServerFolder, Turns
+from ablation.cli.machine_options import Backend, Server, ServerFolder, Turns
 
 
 def doctor(
     plan: Path = typer.Option(None, "--plan", help="The plan, locked or not. Left out: the only locked one in plans/."),
+    policy: Backend = None,
     turns: Turns = None,
     server: Server = None,
     server_folder: ServerFolder = None,
@@ -30,18 +31,20 @@ def doctor(
     from ablation.errors import UsageError
     from ablation.plan.choose import choose_plan
     from ablation.plan.locate import missing_resources
+    from ablation.study.chosen import choose_backend, on_backend
     from ablation.study.doctor import examine
     from ablation.study.machine import this_machine
 
     path = choose_plan(plan)
     loaded = checked_plan(path)
-    machine = this_machine(loaded.plan.policy, turns, server, server_folder)
+    chosen = on_backend(loaded.plan, choose_backend(loaded.plan, path, policy) or loaded.plan.policy.backend)
+    machine = this_machine(chosen.policy, turns, server, server_folder)
     lacking = missing_resources(loaded)
     if lacking:
         raise UsageError("\n".join(f"{path}: {line}" for line in lacking))
     need_local_extra()
     with make_reporter() as reporter:
-        found = examine(loaded.plan, path, reporter, machine)
+        found = examine(chosen, path, reporter, machine)
     if as_json:
         typer.echo(json.dumps({"plan": str(path), **found}))
         return

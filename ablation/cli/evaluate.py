@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ablation.cli.complete import sets, subjects
-from ablation.cli.machine_options import Server, ServerFolder, Turns
+from ablation.cli.machine_options import Backend, Server, ServerFolder, Turns
 
 if TYPE_CHECKING:
     from ablation.study.evaluate import Compared
@@ -32,6 +32,7 @@ def evaluate(
     ),
     plan: Path = typer.Option(None, "--plan", help="The locked plan. Left out: the only locked one in plans/."),
     run_folder: Path = typer.Option(None, "--run", help="The run folder. Left out: runs/NAME."),
+    policy: Backend = None,
     turns: Turns = None,
     server: Server = None,
     server_folder: ServerFolder = None,
@@ -51,15 +52,18 @@ def evaluate(
     from ablation.plan.model import START
     from ablation.rollouts.comparisons import in_words
     from ablation.study.evaluate_sets import find_set
+    from ablation.study.chosen import chosen_run
     from ablation.study.machine import this_machine
-    from ablation.study.workspace import gate, run_root
+    from ablation.study.run_folder import run_root
+    from ablation.study.workspace import gate
 
     if reference != START:
         raise UsageError(f"--reference: found `{reference}`; every model is compared with the `{START}`")
-    locked = gate(choose_plan(plan))
+    locked, root = chosen_run(gate(choose_plan(plan)), policy, run_folder)
+    if root != run_root(locked, None):
+        run_folder = root  # printed commands need it
     machine = this_machine(locked.plan.policy, turns, server, server_folder)
     find_set(locked, set_name)
-    root = run_root(locked, run_folder)
     need_local_extra()
     from ablation.study.evaluate import evaluate as compare
     from ablation.study.next_steps import next_command

@@ -7,6 +7,14 @@ from typing import Annotated
 
 import typer
 
+Backend = Annotated[
+    str | None,
+    typer.Option(
+        "--policy",
+        metavar="BACKEND",
+        help="Which of the plan's `policy.backend` and `policy.also` samples and trains. Else ABLATION_POLICY, else the first.",
+    ),
+]
 Turns = Annotated[
     str | None,
     typer.Option(

@@ -14,7 +14,7 @@ import typer
 
 from ablation.cli.complete import arms, families, trackers
 from ablation.cli.json_errors import print_json_error
-from ablation.cli.machine_options import Server, ServerFolder, Turns
+from ablation.cli.machine_options import Backend, Server, ServerFolder, Turns
 from ablation.cli.track import TRACK_HELP
 
 
@@ -31,6 +31,7 @@ def run(
     ),
     plan: Path = typer.Option(None, "--plan", help="The locked plan. Left out: the only locked one in plans/."),
     run_folder: Path = typer.Option(None, "--run", help="The run folder. Left out: runs/NAME."),
+    policy: Backend = None,
     turns: Turns = None,
     server: Server = None,
     server_folder: ServerFolder = None,
@@ -46,8 +47,10 @@ def run(
     from ablation.errors import UsageError
     from ablation.plan.choose import choose_plan, command_options
     from ablation.plan.deviations import deviations_path, read_deviations
+    from ablation.study.chosen import chosen_run
     from ablation.study.machine import this_machine
-    from ablation.study.workspace import gate, run_root
+    from ablation.study.run_folder import run_root
+    from ablation.study.workspace import gate
 
     targets = []
     if track:
@@ -61,6 +64,9 @@ def run(
     if every and continue_to is not None:
         raise UsageError("--continue-to goes with --arm: one arm is extended at a time")
     locked = gate(choose_plan(plan))
+    locked, root = chosen_run(locked, policy, run_folder)
+    if root != run_root(locked, None):
+        run_folder = root  # printed commands need it
     machine = this_machine(locked.plan.policy, turns, server, server_folder)
     if arm is not None and arm not in locked.plan.arms:
         raise UsageError(f"{locked.path}: there is no arm `{arm}`; its arms are {', '.join(locked.plan.arms)}")
@@ -75,10 +81,10 @@ def run(
     from ablation.study.runner import open_study
     from ablation.trackers.beside import trackers_beside
 
-    root = run_root(locked, run_folder)
     options = command_options(locked.path, run_folder)
     this = "--all" if every else f"--arm {arm}" + (f" --family {family}" if family else "")
     this += f" --continue-to {continue_to}" if continue_to is not None else ""
+    this += f" --policy {policy}" if policy is not None else ""
     started = time.monotonic()
     with (
         goes_on_with(f"ablation run {this}{options}"),

@@ -6,7 +6,10 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from ablation.plan.resources import repeated
 from ablation.plan.section import PositiveFloat, PositiveInt, Section, refuse_any
+
+Backend = Literal["local", "vllm"]
 
 
 class Vllm(Section):
@@ -45,24 +48,48 @@ class Vllm(Section):
 class Policy(Section):
     """What samples and trains."""
 
-    backend: Literal["local", "vllm"] = "local"
+    backend: Backend = "local"
     """`local`: transformers and peft on this machine. `vllm`: the same trains, and vLLM samples."""
+    also: list[Backend] = Field(default_factory=list)
+    """Other backends that a run may be made with: `ablation run --policy NAME` takes one, for all of its run folder."""
     threads: int = Field(default=1, ge=1, le=1024)
     """CPU threads: recorded and held fixed, because they order floating-point sums."""
     vllm: Vllm | None = None
-    """How vLLM samples, with `backend: vllm` alone; left out there, its own defaults."""
+    """How vLLM samples, where `backend` or `also` names it; left out there, its own defaults."""
+
+    @property
+    def backends(self) -> list[str]:
+        """All that a run may be made with, the plan's own first."""
+        return [self.backend, *self.also]
+
+    def with_backend(self, backend: str) -> Policy:
+        """The policy of a run on `backend`, which is one of `backends`: what is said of others is left out."""
+        assert backend in self.backends, backend
+        others = {name: None for name in SECTIONS if name != backend}
+        return self.model_copy(update={"backend": backend, "also": [], **others})
 
     @model_validator(mode="before")
     @classmethod
-    def _defaults_of_vllm(cls, value: Any) -> Any:
-        if isinstance(value, dict) and value.get("backend") == "vllm" and value.get("vllm") is None:
-            return {**value, "vllm": {}}
-        return value
+    def _defaults_of_engines(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        also = value.get("also")
+        named = [value.get("backend"), *(also if isinstance(also, list) else [])]
+        missing = [name for name in SECTIONS if name in named and value.get(name) is None]
+        return {**value, **{name: {} for name in missing}} if missing else value
 
     @model_validator(mode="after")
-    def _only_with_vllm(self) -> Policy:
-        if self.vllm is not None and self.backend != "vllm":
-            refuse_any(
-                [(("vllm",), f"says how vLLM samples, but `backend` is `{self.backend}`; plan `backend: vllm` or leave it out")]
-            )
+    def _only_what_is_named(self) -> Policy:
+        problems: list[tuple[tuple[str | int, ...], str]] = []
+        for place, name in repeated([self.backend, *self.also]):
+            problems.append((("also", place - 1), f"`{name}` is named before; `also` lists other backends than `backend`"))
+        for name in SECTIONS:
+            if getattr(self, name) is not None and name not in self.backends:
+                words = f"says how {SECTIONS[name]}, but `backend` is `{self.backend}`"
+                problems.append(((name,), f"{words}; plan `backend: {name}`, or name it in `also`, or leave it out"))
+        refuse_any(problems)
         return self
+
+
+SECTIONS = {"vllm": "vLLM samples"}
+"""Backends that have a section of their own in `policy`, and what it says."""

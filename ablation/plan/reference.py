@@ -74,6 +74,7 @@ EXAMPLES = {
     ("Guard", "op"): "<=",
     ("Guard", "limit"): 1.25,
     ("Guard", "on"): "agent",
+    ("Policy", "also"): ["vllm"],
     ("Release", "main"): {"rollouts": 236},
     ("Release", "agent"): {"rollouts_per_state": 4},
     ("Release", "safety"): {"efforts": ["low", "xhigh"]},

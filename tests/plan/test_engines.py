@@ -22,6 +22,30 @@ def test_a_local_policy_has_no_settings_of_vllm():
         Policy.model_validate({"backend": "local", "vllm": {"eager": True}})
 
 
+def test_a_plan_may_name_other_backends_and_a_run_has_one_of_them():
+    policy = Policy.model_validate({"also": ["vllm"], "threads": 3})
+    assert policy.backends == ["local", "vllm"]
+    assert policy.vllm == Vllm()
+    assert policy.with_backend("local") == Policy(threads=3)
+    assert policy.with_backend("vllm") == Policy.model_validate({"backend": "vllm", "threads": 3})
+
+
+@pytest.mark.parametrize(
+    ("also", "message"),
+    [
+        (["local"], "also.0: `local` is named before"),
+        (["vllm", "vllm"], "also.1: `vllm` is named before"),
+        (["vlm"], "also.0"),
+        ("vllm", "also"),
+    ],
+)
+def test_a_backend_is_named_once_and_by_its_name(also, message):
+    tree = mini_tree() | {"policy": {"also": also}}
+    with pytest.raises(ValidationError) as refused:
+        Plan.model_validate(tree)
+    assert message in ".".join(map(str, refused.value.errors()[0]["loc"])) + str(refused.value).replace("policy.", "")
+
+
 @pytest.mark.parametrize("field", ["context", "sequences", "batch_tokens", "kv_cache_gb", "tensor_parallel", "mismatch"])
 def test_no_setting_may_be_nothing(field):
     with pytest.raises(ValidationError, match=field):
