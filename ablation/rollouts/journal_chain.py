@@ -35,6 +35,8 @@ _KINDS: dict[str, tuple[frozenset[type], str]] = {
     **dict.fromkeys(("environment", "there"), (frozenset({dict}), "an object")),
 }
 """Fields that readers use -> what they have to be where they are there."""
+_LOOKS = 4
+"""How often a run folder that does not fit its journal is looked at again, where the journal has grown meanwhile."""
 _MOST = 10**15
 """Larger numbers are none that a run can have, and no sum of them could be shown."""
 
@@ -107,22 +109,31 @@ def read_journal(path: Path) -> list[dict[str, Any]]:
     return read_journal_chain(path).records
 
 
+def has_grown(path: Path, chain: Chain) -> bool:
+    """Whether the journal in `path` has more lines than `chain`, which was read from it a moment ago."""
+    return len(read_journal_chain(path).records) > len(chain.records)
+
+
 def check_journal(root: Path, plan_digest: str, kept: Head | None = None) -> JournalState:
     """The journal of the run in `root`, after checking it against the plan, the disk, `verdict.json` and the head `kept`.
 
     Raises `IntegrityError` that says what does not fit. A run folder without anything in it passes.
     """
     run = RunFolder(root)
-    # The disk first: a runner that is at work writes an event before what it tells of.
-    disk, recorded = _on_disk(run), _verdicts_head(run.verdict)
-    chain = read_journal_chain(run.journal)
-    for number, event in enumerate(chain.records, start=1):
-        if event.get("plan") != plan_digest:
-            raise IntegrityError(
-                f"{run.journal}:{number}: belongs to plan {str(event.get('plan'))[:12]}, not to {plan_digest[:12]}",
-                hint="This is the run folder of another plan: choose another one with --run.",
-            )
-    untold = _untold(disk, chain.records) + untold_blind(run, chain.records)
+    for last in (*[False] * _LOOKS, True):
+        # The disk first: a runner that is at work writes an event before what it tells of.
+        disk, recorded = _on_disk(run), _verdicts_head(run.verdict)
+        chain = read_journal_chain(run.journal)
+        for number, event in enumerate(chain.records, start=1):
+            if event.get("plan") != plan_digest:
+                raise IntegrityError(
+                    f"{run.journal}:{number}: belongs to plan {str(event.get('plan'))[:12]}, not to {plan_digest[:12]}",
+                    hint="This is the run folder of another plan: choose another one with --run.",
+                )
+        untold = _untold(disk, chain.records) + untold_blind(run, chain.records)
+        # Raters add lines while this looks: a file that is newer than the journal that was read is no damage.
+        if not untold or last or not has_grown(run.journal, chain):
+            break
     if untold:
         more = f" (and {len(untold) - 1} more)" if len(untold) > 1 else ""
         hint = "Put the journal back from a copy. If there is none, this run has no proof of its history."

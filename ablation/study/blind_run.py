@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _TRIES, _WAIT = 20, 0.25
 """How often, and after how many seconds, the run folder's lock is tried again."""
+_LOOKS = 4
+"""How often a read that does not fit its journal is looked at again, where the journal has grown meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,17 @@ class BlindRun:
     def state(self, check: bool = False) -> ReadState:
         """The read as it is now; `check` as in `journal`. Nothing is held open."""
         from ablation.blind.state import read_state
+        from ablation.errors import IntegrityError
         from ablation.rollouts.journal_chain import check_journal, read_journal
 
-        events = check_journal(self.root, self.locked.digest).events if check else read_journal(self.folder.run.journal)
+        events = check_journal(self.root, self.locked.digest).events if check else self.events()
+        for _ in range(_LOOKS):
+            try:
+                return read_state(self.folder, self.locked.plan, events)
+            except IntegrityError:  # another rater's line may have come since
+                seen, events = events, list(read_journal(self.folder.run.journal))
+                if len(events) <= len(seen):
+                    raise
         return read_state(self.folder, self.locked.plan, events)
 
     def events(self) -> list[dict[str, Any]]:

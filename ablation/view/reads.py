@@ -24,6 +24,7 @@ from ablation.blind.known import check_rater_is_blind
 from ablation.blind.ratings import PERSON, Reply, check_open, check_rater, check_way
 from ablation.blind.state import ReadState
 from ablation.errors import AblationError, GateError, UsageError
+from ablation.files import DiskError
 from ablation.report.safe import clean
 from ablation.rollouts.blind_record import BlindFolder, blind_folders
 from ablation.rollouts.journal_chain import read_journal
@@ -38,6 +39,14 @@ _FIELDS = 50
 _NOTE = 10_000
 """Characters of a note."""
 _FORM_COOKIE, _RATER_COOKIE = "ablation_form", "ablation_rater"
+
+
+class NotTaken(UsageError):
+    """What a rater may be told; every other error is for the terminal, because it can name a comparison."""
+
+
+class OldForm(NotTaken):
+    """A form of another page, or of an earlier server."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +106,7 @@ class Reads:
         """The next open item of the rater, or how to begin, or that all is done."""
         try:
             return self._one(request, self._find(request))
-        except AblationError as error:
+        except (AblationError, OSError) as error:
             return self._wrong(request, error)
 
     async def answer(self, request: Request) -> Response:
@@ -106,17 +115,17 @@ class Reads:
         async for piece in request.stream():
             data += piece
             if len(data) > _BODY:
-                return self._wrong(request, UsageError("this form is too long, so nothing of it was kept"))
+                return self._wrong(request, NotTaken("this form is too long, so nothing of it was kept"))
         try:
             form = dict(parse_qsl(data.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_FIELDS))
         except ValueError:
-            return self._wrong(request, UsageError("this form has too many fields, so nothing of it was kept"))
+            return self._wrong(request, NotTaken("this form has too many fields, so nothing of it was kept"))
         return await run_in_threadpool(self._answer, request, form)
 
     def _answer(self, request: Request, form: dict[str, str]) -> Response:
         try:
             if not _same(form.get("form", ""), self._form_key(request)):
-                raise GateError("this form is not of this page any more, so nothing was kept", hint="Load the page again.")
+                raise OldForm("this form is not of this page any more, so nothing was kept", hint="Load the page again.")
             sealed = self._find(request)
             what = form.get("what")
             if what == "begin":
@@ -127,7 +136,7 @@ class Reads:
             if what != "rate" or rater is None:
                 return self._back(sealed, rater or "")
             return self._rate(request, sealed, rater, form)
-        except AblationError as error:
+        except (AblationError, OSError) as error:
             return self._wrong(request, error)
 
     def _one(self, request: Request, sealed: Sealed, **more: Any) -> Response:
@@ -196,9 +205,12 @@ class Reads:
             return self._item(request, sealed, rater, item, done, form, problem, status=400)
         try:
             found.add(rater)([Reply(number, values, PERSON, note=note)])
-        except (GateError, OSError) as error:
+        except UsageError:  # kept a moment ago, from another tab or in the terminal
+            return self._back(sealed, rater)
+        except (GateError, DiskError, OSError) as error:
             print(clean(f"read {sealed.number}, rater {rater}: {error}"), file=sys.stderr)
-            problem = "This could not be kept just now: the run is at work. Your answers are below; send them again."
+            why = "the run is at work" if isinstance(error, GateError) else "the disk took nothing"
+            problem = f"This could not be kept just now: {why}. Your answers are below; send them again."
             return self._item(request, sealed, rater, item, done, form, problem, status=503)
         return self._back(sealed, rater)
 
@@ -229,7 +241,7 @@ class Reads:
         number = int(said) if said.isdecimal() and len(said) < 10 else 0
         found = next((one for one in self._sealed() if one.number == number), None)
         if found is None:
-            raise UsageError("there is no such read", hint="Look at the list of reads.")
+            raise NotTaken("there is no such read", hint="Look at the list of reads.")
         return found
 
     def _rater(self, request: Request, sealed: Sealed) -> str | None:
@@ -263,13 +275,17 @@ class Reads:
             answer.set_cookie(_FORM_COOKIE, cookie, path="/read", httponly=True, samesite="strict")
         return answer
 
-    def _wrong(self, request: Request, error: AblationError) -> Response:
+    def _wrong(self, request: Request, error: AblationError | OSError) -> Response:
         """What went wrong, in the terminal; the page names no file."""
-        print(clean(f"{request.url.path}: {' '.join(error.lines())}"), file=sys.stderr)
-        known = isinstance(error, UsageError) or "form" in error.message
-        text = f"{error.message[0].upper()}{error.message[1:]}." if known else "This read cannot be shown now."
-        hint = error.hint if known else "Whoever runs the study sees why in the terminal."
-        return self._page(request, "read_wrong", status=404 if isinstance(error, UsageError) else 409, message=text, hint=hint)
+        lines = error.lines() if isinstance(error, AblationError) else [str(error)]
+        print(clean(f"{request.url.path}: {' '.join(lines)}"), file=sys.stderr)
+        if not isinstance(error, NotTaken):
+            text, hint = "This read cannot be shown now.", "Whoever runs the study sees why in the terminal."
+            return self._page(request, "read_wrong", status=409, message=text, hint=hint)
+        text = f"{error.message[0].upper()}{error.message[1:]}."
+        return self._page(
+            request, "read_wrong", status=409 if isinstance(error, OldForm) else 404, message=text, hint=error.hint
+        )
 
 
 def _same(one: str, other: str) -> bool:
