@@ -11,6 +11,7 @@ from ablation.plan.engines import Policy
 from ablation.plan.extension import Extension, extension_problems
 from ablation.plan.judging import Verdict, verdict_problems
 from ablation.plan.phase2 import Evaluation
+from ablation.plan.prices import Prices
 from ablation.plan.resources import Model, Resource
 from ablation.plan.rules import StopRule, rule_list_problems
 from ablation.plan.section import (
@@ -158,6 +159,8 @@ class Plan(Section):
     """Phase 2, only after `REPLICATED`: more updates of an arm."""
     evaluation: Evaluation = Field(default_factory=Evaluation)
     """How a finished model and the start are sampled to be compared in phase 2."""
+    prices: Prices | None = None
+    """What work costs, for `plan show` and the report; it decides nothing."""
 
     @property
     def repeated_arms(self) -> list[tuple[str, str]]:

@@ -108,6 +108,13 @@ EXAMPLES = {
     ("Preference", "order"): "lowest",
     ("Resource", "owed"): "not published yet",
     ("Policy", "vllm"): {"sequences": 512},
+    ("Plan", "prices"): {"currency": "EUR"},
+    ("Prices", "currency"): "EUR",
+    ("Prices", "device_hour"): {"h200": 2.5, "cpu": 0.04},
+    ("Prices", "million_tokens"): {"sample": 4.5},
+    ("TokenPrices", "prefill"): 1.5,
+    ("TokenPrices", "sample"): 4.5,
+    ("TokenPrices", "train"): 5.25,
     ("Vllm", "context"): 40960,
     ("Vllm", "engine"): "server",
     ("Vllm", "replicas"): 4,
@@ -188,7 +195,7 @@ def _limit(item: Any) -> str:
     text += " and".join(filter(None, map(_limit, getattr(item, "metadata", None) or [])))
     pattern = getattr(item, "pattern", None)
     if pattern:
-        known = {"0-9a-f": "64 lower-case hex digits", "^[A-Z]": "capitals, digits and `_`"}
+        known = {"0-9a-f": "64 lower-case hex digits", "[A-Z]{3}": "three capitals", "^[A-Z]": "capitals, digits and `_`"}
         text += f" ({next((words for part, words in known.items() if part in pattern), NAME)})"
     return text
 
