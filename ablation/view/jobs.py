@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,30 +17,52 @@ from ablation.errors import IntegrityError
 _KEPT = 64
 
 
+@dataclass
+class _Job:
+    """What is computed, or was, from one state of what it rests on."""
+
+    state: Hashable
+    future: Future[Any]
+    owed: bool = False
+    """Somebody was told to come again for it, and nobody has had it yet."""
+
+
 class Jobs:
-    """Results by key. One thread computes, so that pages stay quick."""
+    """The newest result under each name. One thread computes, so that pages stay quick."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="view")
-        self._found: OrderedDict[Hashable, Future[Any]] = OrderedDict()
+        self._found: OrderedDict[Hashable, _Job] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, key: Hashable, work: Callable[[], Any], wait: float = 0.3) -> Any:
-        """The result of `work` under `key`; None while it is being computed. Raises what `work` raised, as an `AblationError`."""
+    def get(self, name: Hashable, state: Hashable, work: Callable[[], Any], wait: float = 0.3) -> Any:
+        """The result of `work` from `state`; None while it is being computed. Raises what `work` raised, as an `AblationError`.
+
+        What rests on a run that changes faster than it can be computed would never be shown: whoever was told to come again
+        gets what was begun for them, though the run has gone on since. Nobody gets what was begun before they first asked
+        and was done by then.
+        """
         with self._lock:
-            future = self._found.get(key)
-            if future is None:
-                future = self._found[key] = self._pool.submit(work)
+            job = self._found.get(name)
+            if job is None or (job.state != state and job.future.done() and not job.owed):
+                job = self._found[name] = _Job(state, self._pool.submit(work))
+                self._found.move_to_end(name)
                 while len(self._found) > _KEPT:
-                    self._found.popitem(last=False)[1].cancel()
+                    self._found.popitem(last=False)[1].future.cancel()
         try:
-            return future.result(wait)
+            found = job.future.result(wait)
         except NotYet:
+            job.owed = True
             return None
+        except CancelledError:
+            return None  # more runs were asked for than are kept; the next page begins again
         except Exception as error:
             with self._lock:  # the next page tries again
-                self._found.pop(key, None)
+                if self._found.get(name) is job:
+                    del self._found[name]
             return _expected(error)
+        job.owed = False
+        return found
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -60,6 +84,9 @@ def state_of(root: Path) -> tuple[Any, ...]:
             marks.append((name, status.st_size, status.st_mtime_ns))
         except OSError:
             marks.append((name, 0, 0))
-    patterns = ("*/*/*/*.json", "evaluations/*/*/*/*.json", "evaluations/*/*/*.json")
-    found = sorted(path for pattern in patterns for path in root.glob(pattern))
-    return (str(root), *marks, *((str(path), path.stat().st_mtime_ns) for path in found if path.is_file()))
+    for pattern in ("*/*/*/*.json", "evaluations/*/*/*/*.json", "evaluations/*/*/*.json"):
+        with contextlib.suppress(OSError):  # a folder went while it was looked through: the next look sees that
+            for path in sorted(root.glob(pattern)):
+                with contextlib.suppress(OSError):
+                    marks.append((str(path), path.stat().st_mtime_ns, 0))
+    return (str(root), *marks)

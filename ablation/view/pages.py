@@ -58,7 +58,7 @@ class Viewer:
         from ablation.view.figures import curve_page
 
         study = self.library.study(name)
-        found = self.jobs.get(("curves", *state_of(study.root)), lambda: curve_page(study))
+        found = self.jobs.get(("curves", study.root), state_of(study.root), lambda: curve_page(study))
         return "curves", self._of(study, "curves") | {"found": found}
 
     def audit(self, name: str, asked: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
@@ -66,12 +66,12 @@ class Viewer:
 
         study = self.library.study(name)
         arms = tables.audits(study)
-        drawn = self.jobs.get(("weights", *state_of(study.root)), lambda: weights_figure(study))
+        drawn = self.jobs.get(("weights", study.root), state_of(study.root), lambda: weights_figure(study))
         return "audit", self._of(study, "audit") | {"arms": arms, "drawn": drawn}
 
     def rules(self, name: str, asked: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
         study = self.library.study(name)
-        found = self.jobs.get(("verdict", *state_of(study.root)), lambda: tables.verdict_page(study))
+        found = self.jobs.get(("verdict", study.root), state_of(study.root), lambda: tables.verdict_page(study))
         return "rules", self._of(study, "rules") | {"found": found}
 
     def rollouts(self, name: str, asked: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
@@ -89,6 +89,7 @@ class Viewer:
             "sorts": query.SORTS,
             "within": query.WHERE,
             "control": study.locked.plan.verdict.replication.control,
+            "loops": study.locked.plan.loops,
         }
         return "rollouts", self._of(study, "rollouts") | values
 
@@ -104,6 +105,7 @@ class Viewer:
             "folded": not (row["looping"] or {"from", "by"} & set(asked)),
             "steps": rollout.LOGPROB_STEPS,
             "key": _key(row),
+            "loops": study.locked.plan.loops,
         }
         return "rollout", self._of(study, "rollouts") | values
 
@@ -122,6 +124,7 @@ class Viewer:
         sides = [rollout.show(study, one, first=_whole(asked, "from"), by=by) for one in (left, right)]
         values = {"sides": sides, "partners": partners, "by": by, "key": _key(left), "with_": f"{right['arm']}:{right['stage']}"}
         values |= {"gold": rollout.gold(study, left), "steps": rollout.LOGPROB_STEPS, "same_seed": left["seed"] == right["seed"]}
+        values |= {"loops": study.locked.plan.loops}
         return "compare", self._of(study, "rollouts") | values
 
     def _row(self, study: Study, asked: Mapping[str, str]) -> dict[str, Any]:

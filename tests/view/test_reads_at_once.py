@@ -75,7 +75,7 @@ def test_raters_at_one_instant_lose_nothing_and_see_no_error(read, raters):
 
 @pytest.mark.parametrize("check", [False, True])
 def test_a_rating_that_is_written_while_the_read_is_looked_at_is_no_damage(read, monkeypatch, check):
-    run, locked, folder = read
+    run, _, _ = read
     found, once, chain_of = find_comparison("held-out", SUBJECT, None, run.root), [], journal_chain.read_journal_chain
 
     def and_then_somebody_rates(path):
@@ -90,7 +90,7 @@ def test_a_rating_that_is_written_while_the_read_is_looked_at_is_no_damage(read,
 
 
 def test_a_rating_that_is_written_while_a_run_is_checked_is_no_damage(read, monkeypatch):
-    run, locked, folder = read
+    run, locked, _ = read
     found, once, chain_of = find_comparison("held-out", SUBJECT, None, run.root), [], journal_chain.read_journal_chain
 
     def and_then_somebody_rates(path):
