@@ -48,7 +48,9 @@ def show(
     every: Annotated[bool, typer.Option("--all", help=f"Of a stage: all rollouts, not the {FEW} longest.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Read a rollout: numbers, thinking (folded), the loop in ⟦brackets⟧, answer and grade. What a model wrote is made harmless.
+    """Read a rollout: numbers, thinking (folded), loops in ⟦ ⟧ (periodic) and ⟪ ⟫ (strong), answer, grade.
+
+    What a model wrote is made harmless.
 
     FAMILY/ARM/STAGE alone lists the longest rollouts of a stage. Of an evaluation: held-out/N@5/subject/PROBLEM@EFFORT#INDEX.
     Exit 4: the plan has these answers read blind, and the read was not opened yet.
@@ -150,4 +152,4 @@ def _list(locked: LockedPlan, root: Path, stage_name: str, only: str | None, eve
         )
         return
     names = [row["rollout"].removeprefix(f"{stage_name}/") for row in rows]
-    print_page(list_page(names, rows, len(rows), len(wanted), len(stage)))
+    print_page(list_page(names, rows, len(rows), len(wanted), len(stage), locked.plan.loops))

@@ -1,10 +1,10 @@
-"""One rollout as a page for a terminal: numbers, thinking folded, the loop between brackets, the answer. Texts are a model's, so
+"""One rollout as a page for a terminal: numbers, thinking folded, its loops between brackets, the answer. Texts are a model's, so
 nothing of them is obeyed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import pairwise, takewhile
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from ablation.plan.model import Loops
+from ablation.report.loop_words import looping_words, percent
 from ablation.report.safe import clean
-from ablation.rollouts.one import Loop, One
+from ablation.rollouts.one import One
+from ablation.rollouts.repeated import longest
 
 HEAD, TAIL, AROUND = 300, 200, 120
 """Characters of a folded text that are shown at its beginning, at its end, and on either side of where a loop begins and ends."""
@@ -22,6 +25,9 @@ SMALL = 80
 """Fewer characters than these are not folded away."""
 SIDE_BY_SIDE = 110
 """Columns that two rollouts need beside each other."""
+Mark = tuple[int, int, str, str, str]
+"""First character, the one after the last, what opens and closes it, and its style."""
+PERIODIC, STRONG = ("⟦", "⟧", "reverse"), ("⟪", "⟫", "underline")
 LOW, LOWER = -1.0, -3.0
 """Nats: tokens below are shown in yellow and in red."""
 
@@ -30,7 +36,7 @@ def rollout_page(one: One, *, full: bool = False, tokens: bool = False, width: i
     """`full`: the whole thinking; `tokens`: each sampled token in the place of the texts."""
     parts: list[RenderableType] = [Text(clean(one.name), style="bold"), _facts(one)]
     if one.problem is not None:
-        parts += [_heading("Problem"), _folded(one.problem.prompt, None, full)]
+        parts += [_heading("Problem"), _folded(one.problem.prompt, [], full)]
     if tokens:
         return Group(*parts, _heading("Tokens"), *_token_lines(one, width))
     return Group(*parts, *_texts(one, full))
@@ -40,7 +46,7 @@ def beside_page(one: One, other: One, *, full: bool = False, width: int = 80) ->
     """Two rollouts of one cell and index, side by side where there is room."""
     parts: list[RenderableType] = [Text(same_words(one, other)), Text()]
     if one.problem is not None:
-        parts += [Text("Problem", style="bold"), _folded(one.problem.prompt, None, full), Text()]
+        parts += [Text("Problem", style="bold"), _folded(one.problem.prompt, [], full), Text()]
     if np.array_equal(one.ids, other.ids):
         numbers = Table.grid(padding=(0, 2))
         for each in (one, other):
@@ -66,7 +72,9 @@ def same_words(one: One, other: One) -> str:
     return f"The same cell and index, {seeds}: the first {same:,} sampled tokens are the same ({lengths})."
 
 
-def list_page(names: Sequence[str], rows: Iterable[dict[str, Any]], shown: int, total: int, of: int) -> RenderableType:
+def list_page(
+    names: Sequence[str], rows: Iterable[dict[str, Any]], shown: int, total: int, of: int, loops: Loops
+) -> RenderableType:
     """The rollouts of a stage: `shown` of the `total` that were asked for, of its `of`."""
     table = Table(box=None, padding=(0, 2, 0, 0), show_edge=False)
     table.add_column("rollout", overflow="fold")
@@ -85,7 +93,8 @@ def list_page(names: Sequence[str], rows: Iterable[dict[str, Any]], shown: int, 
         )
     some = f"{shown} of {total}" if shown < total else f"{total}"
     more = "; --all lists them" if shown < total else ""
-    return Group(table, Text(f"{some} rollouts{'' if total == of else f' of the {of} of the stage'}{more}"))
+    count = Text(f"{some} rollouts{'' if total == of else f' of the {of} of the stage'}{more}")
+    return Group(table, Text(f"\n{looping_words(loops)}", style="dim"), count)
 
 
 def _facts(one: One) -> RenderableType:
@@ -111,10 +120,11 @@ def _grade(one: One) -> str:
 
 
 def _loop(one: One) -> str:
-    share = f"{100 * one.repeated_share:.0f}% of windows occurred before"
-    strong = f"strong loop: {share}" if one.strong else ""
+    gram, limit = one.loops.gram, percent(one.loops.repeated_share)
+    share = f"{100 * one.repeated_share:.1f}% of windows of {gram} tokens occurred before"
+    strong = f"strong: {share}, {limit} or more are a loop{_unseen(one)}" if one.strong else ""
     if one.loop is None:
-        return strong or f"none ({share})"
+        return strong or f"none ({share}, {limit} or more are a strong loop)"
     loop = one.loop
     stretch = f"tokens {loop.start:,} to {loop.start + loop.length - 1:,}"
     words = f"periodic: {loop.length / loop.period:.1f} times {_tokens(loop.period)}, {stretch}"
@@ -129,9 +139,9 @@ def _texts(one: One, full: bool) -> list[RenderableType]:
     parts: list[RenderableType] = []
     if one.opened:
         closed = "" if one.closed else ", never closed"
-        parts += [_heading(f"Thinking ({_tokens(one.thinking_tokens)}{closed})"), _folded(one.thinking_text, one.loop, full)]
+        parts += [_heading(f"Thinking ({_tokens(one.thinking_tokens)}{closed})"), _folded(one.thinking_text, _marks(one), full)]
     if one.closed or not one.opened:
-        parts += [_heading(f"Answer ({_tokens(one.answer_tokens)})"), _folded(one.answer_text, None, True)]
+        parts += [_heading(f"Answer ({_tokens(one.answer_tokens)})"), _folded(one.answer_text, [], True)]
     return parts
 
 
@@ -143,23 +153,44 @@ def _heading(text: str) -> Text:
     return Text(f"\n{text}", style="bold")
 
 
-def _folded(text: str, loop: Loop | None, full: bool) -> RenderableType:
-    """The text with its loop between brackets; what is between its ends and the ends of the loop is left out unless `full`.
+def _unseen(one: One) -> str:
+    seen = one.repeats is not None and one.repeats.characters is not None
+    outside = " outside the periodic one" if one.loop is not None else ""
+    return f", each such stretch{outside} in ⟪ ⟫" if seen else ", not to be seen in the text without the tokenizer"
+
+
+def _marks(one: One) -> list[Mark]:
+    """The loops in the thinking's text, in order; a repeated stretch is left out where the periodic loop is."""
+    periodic = one.loop.characters if one.loop is not None else None
+    marks: list[Mark] = [] if periodic is None else [(*periodic, *PERIODIC)]
+    begin, end = periodic or (0, 0)
+    for first, after in (one.repeats.characters or []) if one.repeats is not None else []:
+        rest = [(first, min(after, begin)), (max(first, end), after)] if periodic else [(first, after)]
+        marks += [(*span, *STRONG) for span in rest if span[0] < span[1]]
+    return sorted(marks)
+
+
+def _folded(text: str, marks: Sequence[Mark], full: bool) -> RenderableType:
+    """The text with its loops between brackets; what is between its ends and those of the longest loop is left out unless `full`.
 
     It is indented, so that no line of it can pass for one of the page.
     """
-    span = loop.characters if loop is not None else None
-    kept = [(0, len(text))] if full else _kept(len(text), span)
+    spans = [mark[:2] for mark in marks if mark[2:] == PERIODIC] or [mark[:2] for mark in marks]
+    kept = [(0, len(text))] if full else _kept(len(text), longest(spans))
     page, last = Text(overflow="fold"), 0
     for begin, end in kept:
         if begin > last:
             page.append(f" [... {begin - last:,} characters, --full shows them ...] ", style="dim")
-        cuts = sorted({begin, end, *(place for place in span or () if begin <= place <= end)})
-        for first, after in pairwise(cuts):
-            inside = span is not None and span[0] <= first and after <= span[1]
-            page.append("⟦" if inside and span and first == span[0] else "")
-            page.append(clean(text[first:after]), style="reverse" if inside else "")
-            page.append("⟧" if inside and span and after == span[1] else "")
+        at = begin
+        for first, after, opens, closes, style in marks:
+            if after <= begin or first >= end:
+                continue
+            page.append(clean(text[at : max(at, first)]))
+            page.append(opens if first >= begin else "")
+            page.append(clean(text[max(at, first) : min(after, end)]), style=style)
+            page.append(closes if after <= end else "")
+            at = min(after, end)
+        page.append(clean(text[at:end]))
         last = end
     return Padding(page, (0, 0, 0, 2))
 
@@ -183,16 +214,18 @@ def _token_lines(one: One, width: int) -> list[Text]:
     loop = range(0)
     if one.loop is not None:
         loop = range(one.start + one.loop.start, one.start + one.loop.start + one.loop.length)
+    again = {one.start + at for span in (one.repeats.tokens if one.repeats is not None else []) for at in range(*span)}
     for at, (id_, logprob, entropy) in enumerate(
         zip(one.ids.tolist(), one.logprobs.tolist(), one.entropies.tolist(), strict=True)
     ):
         part = "thinking" if one.start <= at < one.start + one.thinking_tokens else "tag" if at < one.start else "answer"
         if one.closed and at == one.start + one.thinking_tokens:
             part = "tag"
+        part = "loop" if at in loop else "repeated" if at in again else part
         text = "" if one.pieces is None else repr(clean(one.pieces[at]))[1:-1]
         text = text if len(text) <= room else f"{text[: room - 1]}…"
         style = "" if not logprob < LOW else "yellow" if logprob >= LOWER else "red"
-        line = Text(f"{at:>6} {id_:>7} {_number(logprob):>8} {_number(entropy):>8}  {'loop' if at in loop else part:<8}  ")
+        line = Text(f"{at:>6} {id_:>7} {_number(logprob):>8} {_number(entropy):>8}  {part:<8}  ")
         lines.append(line.append(text, style=style))
     return lines
 

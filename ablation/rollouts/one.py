@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ablation.plan.locate import locate
-from ablation.plan.model import Plan
+from ablation.plan.model import Loops, Plan
 from ablation.problems.grade import grade
 from ablation.problems.outcome import Grade
 from ablation.problems.problem import Problem, load_problems
@@ -19,6 +19,7 @@ from ablation.rollouts.folder import RunFolder
 from ablation.rollouts.grades import read_grades
 from ablation.rollouts.loops import find_loops
 from ablation.rollouts.pieces import Decode, aligned, token_pieces
+from ablation.rollouts.repeated import repeated_tokens, stretches
 from ablation.rollouts.stage import Stage
 from ablation.rollouts.store import read_stage
 from ablation.rollouts.text_measures import measure_text
@@ -38,6 +39,16 @@ class Loop:
     """First character of the stretch and the one after its last; None if the text does not show it."""
     by: str
     """What the characters were found by: `tokens`, or `characters` where the tokenizer is not at hand."""
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """What makes a strong loop: the stretches of tokens whose windows occurred before, in order."""
+
+    tokens: list[tuple[int, int]]
+    """[first, one after the last) of each, from the start of the thinking."""
+    characters: list[tuple[int, int]] | None
+    """The same in the thinking's text; None if the text does not show it."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +75,10 @@ class One:
     loop: Loop | None
     repeated_share: float
     strong: bool
+    repeats: Repeats | None
+    """None where the loop is not strong."""
+    loops: Loops
+    """The plan's definitions of both kinds."""
     ids: np.ndarray  # int32 [T]
     logprobs: np.ndarray  # float64 [T], nats
     entropies: np.ndarray  # float64 [T], nats
@@ -100,11 +115,15 @@ def read_one(root: Path, plan: Plan, address: Address, decode: Decode | None = N
     problem = _problem(root, address.stage, stage.problem[row])
     found = find_loops(ids[start : start + length], np.array([0, length]), plan.loops)
     loop, shown = None, None
-    if decode is not None and (pieces or found.periodic[0]):
+    if decode is not None and (pieces or found.periodic[0] or found.strong[0]):
         shown = token_pieces(decode, ids.tolist())
     if found.periodic[0]:
         place = (int(found.start[0]), int(found.length[0]), int(found.period[0]))
         loop = Loop(*place, *_characters(place, text, None if shown is None else shown[start : start + length], plan))
+    repeats = None
+    if found.strong[0]:
+        again = stretches(repeated_tokens(ids[start : start + length], plan.loops.gram))
+        repeats = Repeats(again, None if shown is None else _spans(again, text, shown[start : start + length]))
     return One(
         name=full_name(address.stage, stage, row),
         stage=address.stage,
@@ -124,6 +143,8 @@ def read_one(root: Path, plan: Plan, address: Address, decode: Decode | None = N
         loop=loop,
         repeated_share=float(found.repeated_share[0]),
         strong=bool(found.strong[0]),
+        repeats=repeats,
+        loops=plan.loops,
         ids=ids,
         logprobs=stage.logprobs[tokens],
         entropies=stage.top_entropy[tokens],
@@ -180,12 +201,21 @@ def _characters(
 ) -> tuple[tuple[int, int] | None, str]:
     """(first and last character + 1 of the stretch in `text`, what they were found by)."""
     start, length, _ = place
-    if pieces is not None and aligned(pieces, text):
-        shift = len(text) - len(text.lstrip()) - (len("".join(pieces)) - len("".join(pieces).lstrip()))
-        first = max(0, len("".join(pieces[:start])) + shift)
-        return (first, min(len(text), first + len("".join(pieces[start : start + length])))), "tokens"
+    spans = None if pieces is None else _spans([(start, start + length)], text, pieces)
+    if spans:
+        return spans[0], "tokens"
     found = measure_text(text, plan.loops, tags=("\0", "\1"), opened=True).loop
     return (None if found is None else (found.start, found.end)), "characters"
+
+
+def _spans(places: list[tuple[int, int]], text: str, pieces: list[str]) -> list[tuple[int, int]] | None:
+    """The characters of `text` that these tokens stand for; None if the pieces are not the text."""
+    if not aligned(pieces, text):
+        return None
+    whole = "".join(pieces)
+    shift = len(text) - len(text.lstrip()) - (len(whole) - len(whole.lstrip()))
+    ends = np.cumsum([0, *map(len, pieces)]) + shift
+    return [tuple(np.clip(ends[[first, after]], 0, len(text)).tolist()) for first, after in places]
 
 
 def as_json(one: One, *, tokens: bool) -> Mapping[str, Any]:
@@ -219,6 +249,10 @@ def as_json(one: One, *, tokens: bool) -> Mapping[str, Any]:
         },
         "repeated_share": one.repeated_share,
         "strong_loop": one.strong,
+        "repeats": None
+        if one.repeats is None
+        else {"gram": one.loops.gram, "limit": one.loops.repeated_share, "tokens": one.repeats.tokens}
+        | {"characters": one.repeats.characters},
     }
     if tokens:
         texts = one.pieces or [None] * len(one.ids)

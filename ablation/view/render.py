@@ -9,6 +9,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from ablation.report import loop_words
 from ablation.report.safe import clean
 from ablation.view import words
 
@@ -36,6 +37,7 @@ def environment() -> Environment:
         finalize=_shown,
     )
     made.filters |= {name: getattr(words, name) for name in ("figure", "signed", "percent", "yes_no", "tone", "ago")}
+    made.filters |= {name: getattr(loop_words, name) for name in ("periodic_words", "strong_words", "looping_words")}
     made.globals |= {"share": words.share, "nothing": words.NOTHING}
     return made
 

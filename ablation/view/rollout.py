@@ -16,6 +16,7 @@ from ablation.plan.locate import locate
 from ablation.problems.render import ids_sha256, one_start
 from ablation.problems.template import PlainTemplate, chat_template
 from ablation.rollouts.pieces import aligned, token_pieces
+from ablation.rollouts.repeated import longest, repeated_tokens, stretches
 from ablation.rollouts.thinking import thinking_span
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ class Token:
     weight: float | None
     shade: str
     loop: bool
+    """In the longest periodic loop."""
+    again: bool
+    """In a window that occurred before, where these make a strong loop."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,7 @@ def read_row(root: Path, folder: str, part: str, row: int) -> dict[str, Any]:
 
 
 def show(study: Study, row: Mapping[str, Any], *, first: int | None = None, by: str = "logprob") -> Shown:
-    """The rollout of a row of the table. `first`: where the page begins (None: at the loop if there is a long way to it)."""
+    """The rollout of a row of the table. `first`: where the page begins (None: at the longest loop if it is far)."""
     stored = read_row(study.root, row["folder"], row["part"], row["part_row"])
     ids = stored["token_ids"]
     info = _info(study.root / row["folder"] / row["part"])
@@ -118,8 +122,12 @@ def show(study: Study, row: Mapping[str, Any], *, first: int | None = None, by: 
     if row["loop_length"]:
         loop = range(span.start + row["loop_start"], span.start + row["loop_start"] + row["loop_length"])
     total = len(ids)
+    again_T = np.zeros(total, dtype=bool)
+    if row["strong"]:
+        again_T[span.start : span.stop] = repeated_tokens(ids[span.start : span.stop], study.locked.plan.loops.gram)
     if first is None:
-        first = max(0, loop.start - WINDOW // 4) if loop and loop.start >= WINDOW else 0
+        mark = loop.start if loop else (longest(stretches(again_T)) or (0, 0))[0]
+        first = max(0, mark - WINDOW // 4) if mark >= WINDOW else 0
     start = min(max(first, 0), max(total - 1, 0))
     stop = min(total, start + WINDOW)
     largest = 0.0 if weights is None else float(np.abs(weights).max(initial=0.0))
@@ -133,7 +141,8 @@ def show(study: Study, row: Mapping[str, Any], *, first: int | None = None, by: 
             weight = None if weights is None else float(weights[at])
             shade = _by_weight(weight, largest) if by == "weight" else _by_logprob(stored["logprobs"][at])
             text = f"{ids[at]} " if pieces is None else pieces[at]
-            tokens.append(Token(text, ids[at], stored["logprobs"][at], stored["top_entropy"][at], weight, shade, at in loop))
+            numbers = (stored["logprobs"][at], stored["top_entropy"][at], weight)
+            tokens.append(Token(text, ids[at], *numbers, shade, at in loop, bool(again_T[at])))
         text = {"thinking": stored["thinking_text"], "answer": stored["answer_text"]}.get(name, "")
         sections.append(Section(name, tokens, max(0, end - begin), begin, text))
     prompt, proven = _prompt(study, row, stored, tokenizer)

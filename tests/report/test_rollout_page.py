@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ablation.plan.model import Loops
 from ablation.problems.outcome import Grade
 from ablation.problems.problem import Problem
 from ablation.report.rollout_page import beside_page, rollout_page, same_words
-from ablation.rollouts.one import Loop, One
+from ablation.rollouts.one import Loop, One, Repeats
 
 from .test_arm_tables import text_page
 
@@ -49,6 +50,8 @@ def one(thinking="3 + 4 is 7.", answer="7", **fields) -> One:
         entropies=np.linspace(0, 1.5, total),
         start=0,
         pieces=None,
+        repeats=None,
+        loops=Loops(),
     )
     return replace(base, **fields)
 
@@ -62,11 +65,48 @@ def looping() -> One:
         thinking_tokens=804,
         strong=True,
         repeated_share=0.98,
+        repeats=Repeats([(4, 804)], [(12, len(thinking))]),
         ids=np.arange(804, dtype=np.int32),
         logprobs=np.full(804, -0.25),
         entropies=np.zeros(804),
         **fields,
     )
+
+
+def strong() -> One:
+    """Six times a sentence with a number of its own; of the sentences all but the first occurred before."""
+    sentence, text, places, spans = "wait, 3 + 4 is 7, check ", "", [], []
+    for turn in range(6):
+        if turn:
+            places.append((10 * turn, 10 * turn + 9))
+            spans.append((len(text), len(text) + len(sentence)))
+        text += f"{sentence}{turn}. "
+    return one(text, thinking_tokens=60, repeated_share=0.755, strong=True, repeats=Repeats(places, spans))
+
+
+def test_a_strong_loop_is_marked_where_it_repeats():
+    """A sentence has 24 characters, and a number with its dot and blank 3 more."""
+    page = text_page(rollout_page(strong(), full=True), 400)
+    text = page[page.index("Thinking") :].splitlines()[1].strip()
+    sentence = "wait, 3 + 4 is 7, check "
+    assert text == f"{sentence}0. " + " ".join(f"⟪{sentence}⟫{turn}." for turn in range(1, 6))
+    said = " ".join(page.split())
+    assert "strong: 75.5% of windows of 8 tokens occurred before, 60% or more are a loop, each such stretch in ⟪ ⟫" in said
+    unseen = replace(strong(), repeats=Repeats([(10, 19)], None), loops=Loops(gram=4, repeated_share=0.625))
+    said = " ".join(text_page(rollout_page(unseen), 400).split())
+    assert (
+        "of windows of 4 tokens occurred before, 62.5% or more are a loop, not to be seen in the text" in said and "⟪" not in said
+    )
+    numbers = {"ids": np.arange(63), "logprobs": np.zeros(63), "entropies": np.zeros(63)}
+    rows = text_page(rollout_page(replace(strong(), **numbers), tokens=True), 100).splitlines()[-63:]
+    assert [at for at, row in enumerate(rows) if "repeated" in row] == [at for at in range(10, 60) if at % 10 != 9]
+
+
+def test_a_periodic_loop_within_repeats_is_marked_once():
+    """The stretch of the period in its own brackets, what else repeats around it in the others."""
+    both = one("abcXYXYXYXYdefabc", loop=Loop(3, 8, 2, (3, 11), "tokens"), strong=True, repeats=Repeats([], [(2, 12), (14, 17)]))
+    page = text_page(rollout_page(both), 300)
+    assert "  ab⟪c⟫⟦XYXYXYXY⟧⟪d⟫ef⟪abc⟫" in page
 
 
 def golden(name: str, text: str) -> None:
@@ -84,7 +124,7 @@ def widest(text: str) -> int:
 
 @pytest.mark.parametrize("width", [60, 80])
 def test_golden_pages(width):
-    pages = [text_page(rollout_page(each, width=width), width) for each in (one(), looping())]
+    pages = [text_page(rollout_page(each, width=width), width) for each in (one(), looping(), strong())]
     pages.append(text_page(rollout_page(one(pieces=[*"3+4=7", "</think>", "7", "<end>"]), tokens=True, width=width), width))
     golden(f"rollout_{width}.txt", ("\n" + "=" * width + "\n").join(pages))
     assert all(widest(page) <= width for page in pages)

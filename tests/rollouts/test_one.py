@@ -12,6 +12,7 @@ from ablation.rollouts.store import finish_stage, write_part
 
 from .build import CLOSE, END, OPEN, info, rollout
 from .test_address import RECORD
+from .test_repeated import STRONG
 
 PLAN = verify_lock(RECORD / "plan.yaml").plan
 UNIT = [11, 12, 13, 14, 15, 16]
@@ -74,6 +75,26 @@ def test_parts_and_grade(root):
     assert found.pieces == ["x", " é", "<c>", "7", "<e>"]
     unopened = one(root, 2)
     assert not unopened.opened and unopened.answer_tokens == 1 and unopened.logprob is None
+
+
+def test_a_strong_loop_is_where_its_windows_occurred_before(tmp_path):
+    """Eight times 30 letters and a digit of its own: each block but the first, and the limit that it is over."""
+    letters = {100 + at: "abcdefghijklmnopqrstuvwxyzABCD"[at] for at in range(30)} | {500 + at: str(at) for at in range(8)}
+
+    def of_letters(ids) -> str:
+        return "".join(letters[id_] for id_ in ids)
+
+    stage = info(arm="N", stage="readout", update=5, cap=len(STRONG))
+    write_part(tmp_path / "main/N/readout/part-000.parquet", stage, [rollout(stage, STRONG, thinking=of_letters(STRONG))])
+    finish_stage(tmp_path / "main/N/readout", stage, ["part-000.parquet"])
+    (tmp_path / "problems.jsonl").write_text(json.dumps(PROBLEM) + "\n")
+    found = one(tmp_path, 0, of_letters)
+    assert found.loop is None and found.strong and found.looping
+    wanted = [(31 * turn, 31 * turn + 30) for turn in range(1, 8)]
+    assert found.repeats.tokens == found.repeats.characters == wanted
+    content = as_json(found, tokens=False)
+    assert content["repeats"] == {"gram": 8, "limit": 0.6, "tokens": wanted, "characters": wanted}
+    assert one(tmp_path, 0).repeats.characters is None  # without a tokenizer
 
 
 def test_as_data(root):

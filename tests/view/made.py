@@ -17,7 +17,7 @@ HOSTILE = (
     "<a href='https://example.invalid/'>a link</a> & {{ 7 * 7 }} \x1b[31mred\x07 \u202eright to left \x00end"
 )
 LOOPS = {
-    # (problem, effort, index) -> times that a unit of 6 tokens is there; 6 tokens of another kind follow
+    # (problem, effort, index) -> times that a unit of 6 tokens is there, or the thinking itself; 6 tokens of another kind follow
     "C": {("p1", "low", 0): 6, ("p2", "medium", 1): 9, ("p4", "low", 0): 8},
     "N": {("p4", "low", 0): 8},
 }
@@ -46,7 +46,8 @@ def write(run: RunFolder, locked: LockedPlan, family: str, arm: str, folder: Pat
                 one = rollout(info, problem, effort, index, "clean", -0.5 if arm == "start" else -0.4)
                 times = LOOPS.get(arm, {}).get((problem, effort, index))
                 if times:
-                    ids = [*[20, 21, 22, 23, 24, 25] * times, CLOSE, DIGITS + int(problem[1:]), END]
+                    thinking = times if isinstance(times, list) else [20, 21, 22, 23, 24, 25] * times
+                    ids = [*thinking, CLOSE, DIGITS + int(problem[1:]), END]
                     one = replace(
                         one, token_ids=ids, logprobs=[-0.4] * len(ids), top_entropy=[0.4] * len(ids), top_mass=[0.9] * len(ids)
                     )
