@@ -8,12 +8,15 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
+import duckdb
+import pyarrow as pa
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from ablation.errors import AblationError, UsageError
+from ablation.errors import AblationError, IntegrityError, UsageError
+from ablation.report.safe import clean
 from ablation.view import render
 from ablation.view.guard import Guard
 from ablation.view.library import Library
@@ -21,6 +24,8 @@ from ablation.view.pages import Viewer
 from ablation.view.reads import Reads
 
 TABS = ("curves", "audit", "rules", "rollouts", "rollout", "compare", "live")
+UNREADABLE = (OSError, duckdb.Error, pa.ArrowException)
+"""What a folder that somebody else changes can raise while a page of it is made."""
 
 
 def create_app(library: Library, *, only_reads: bool = False, **guard: Any) -> Guard:
@@ -61,6 +66,10 @@ def _page(make: Callable[[Request], tuple[str, dict[str, Any]]]) -> Callable[[Re
             return HTMLResponse(render.page(name, **values))
         except AblationError as error:
             return wrong(error)
+        except UNREADABLE as error:  # a run can be moved, changed or deleted while a page of it is made
+            print(clean(f"{request.url.path}: {type(error).__name__}: {error}"), file=sys.stderr)
+            text = "The run folder was changed while this page was made, or cannot be read."
+            return wrong(IntegrityError(text, hint="Load it again; the terminal says what could not be read."))
 
     return answer
 
