@@ -133,9 +133,9 @@ class Charge:
 
     @property
     def formula(self) -> str:
-        """`2,000,000 tokens / 1,000,000 x 1.86 USD`."""
-        price = "no price" if self.price is None else f"{plain(self.price)} {self.currency}"
-        return f"{plain(self.quantity)} {self.unit} / {plain(self.per)} x {price}"
+        """`2,000,000 tokens / 1,000,000 x 1.86 USD`, or without a price the quantity alone."""
+        held = f"{plain(self.quantity)} {self.unit}"
+        return held if self.price is None else f"{held} / {plain(self.per)} x {plain(self.price)} {self.currency}"
 
     def as_json(self) -> dict[str, Any]:
         """Amounts are text: a decimal number, not the float nearest to it."""

@@ -17,7 +17,7 @@ from ablation.errors import IntegrityError
 from ablation.measures.estimate import METHODS
 from ablation.plan.arms import ArmAdam, ArmReward, Clip, KLAnchor
 from ablation.plan.choose import lock_path
-from ablation.plan.cost import SAMPLE_FLOPS, TRAIN_FLOPS, Cost, base_bytes, cost, default_flops, update_sizes
+from ablation.plan.cost import update_sizes
 from ablation.plan.load import LoadedPlan
 from ablation.plan.locate import locate, resources_of
 from ablation.plan.lock import verify_lock
@@ -26,6 +26,7 @@ from ablation.plan.phase2 import evaluation_sets
 from ablation.plan.section import Section
 from ablation.plan.words import number, rule_in_words
 from ablation.report.arm_words import optimizer_in_words
+from ablation.report.cost_words import cost_rows, cost_summary
 from ablation.report.phase2_words import (
     START,
     TITLE,
@@ -41,15 +42,11 @@ from ablation.report.phase2_words import (
 SAME = "·"
 _PARTS: dict[str, type[Section]] = {"clip": Clip, "kl": KLAnchor, "reward": ArmReward, "optimizer": ArmAdam}
 """Fields of an arm that are sections themselves."""
-GPU_FLOPS = 1e14
-"""Assumed useful rate of one data-center GPU, sampling included: about a tenth of its bfloat16 peak."""
-HOPELESS = 86_400
-"""Seconds of CPU time above which the page also says how long a GPU would take."""
 
 
 def plan_summary(loaded: LoadedPlan, lock_state: dict[str, Any], flops: float | None = None) -> dict[str, Any]:
     """All that the page shows, as plain data. `lock_state` has `state` and `detail`; `flops` is operations per second."""
-    plan, bound = loaded.plan, cost(loaded.plan)
+    plan = loaded.plan
     sizes = update_sizes(len(plan.cells), plan.training.updates)
     return {
         "plan": str(loaded.path),
@@ -67,18 +64,7 @@ def plan_summary(loaded: LoadedPlan, lock_state: dict[str, Any], flops: float | 
         "rollouts_per_cell": plan.training.rollouts_per_cell,
         "rules": rules_of(plan),
         "resources": resource_states(loaded),
-        "cost": {
-            "sweep_rollouts": bound.sweep_rollouts,
-            "training_rollouts": bound.training_rollouts,
-            "readout_rollouts": bound.readout_rollouts,
-            "rollouts": bound.rollouts,
-            "phase2_rollouts": bound.phase2_rollouts,
-            "extension_rollouts": bound.extension_rollouts,
-            "tokens_at_most": bound.tokens,
-            "trained_tokens_at_most": bound.trained_tokens,
-            "estimates": _estimates(plan, bound, flops),
-            "base_bytes": base_bytes(plan),
-        },
+        "cost": cost_summary(plan, flops),
     }
 
 
@@ -146,14 +132,6 @@ def resource_states(loaded: LoadedPlan) -> list[dict[str, Any]]:
         state = "owed" if resource.owed is not None else "at hand" if at_hand else "not at hand"
         rows.append({"field": field, "at": resource.at, "sha256": resource.sha256, "state": state, "owed": resource.owed})
     return rows
-
-
-def duration(seconds: float) -> str:
-    """`90` -> `1.5 minutes`."""
-    for limit, size, unit in ((90, 1, "seconds"), (5400, 60, "minutes"), (129_600, 3600, "hours"), (63_072_000, 86_400, "days")):
-        if seconds < limit:
-            return f"{seconds / size:.2g} {unit}"
-    return f"{seconds / 31_536_000:,.0f} years"
 
 
 def plan_page(loaded: LoadedPlan, summary: dict[str, Any]) -> RenderableType:
@@ -338,51 +316,6 @@ def resource_words(row: dict[str, Any]) -> str:
 
 def lock_words(lock: dict[str, Any]) -> str:
     return lock["state"] + (f": {lock['detail']}" if lock.get("detail") else "")
-
-
-def _memory(size: int) -> str:
-    return f"{size / 1e9:.3g} GB" if size >= 1e8 else f"{size / 1e6:.3g} MB"
-
-
-def cost_rows(plan: Plan, bound: dict[str, Any]) -> list[tuple[str, str]]:
-    """Rollouts, tokens, memory and time."""
-    rows = [
-        (
-            "rollouts",
-            f"{bound['rollouts']:,} = {bound['sweep_rollouts']:,} in sweeps + {bound['training_rollouts']:,} in updates + "
-            f"{bound['readout_rollouts']:,} in readouts",
-        ),
-        ("tokens", f"{bound['tokens_at_most']:,} sampled, {bound['trained_tokens_at_most']:,} of them trained on"),
-        ("base weights", f"{_memory(bound['base_bytes'])} in {plan.model.dtype}"),
-        *(("time" if place == 0 else "", _time(one)) for place, one in enumerate(bound["estimates"])),
-        (
-            "",
-            f"({plan.model.parameters:,} parameters x ({SAMPLE_FLOPS} operations per sampled + {TRAIN_FLOPS} per trained token))",
-        ),
-    ]
-    if bound["phase2_rollouts"]:
-        rows.insert(1, ("phase 2", f"{bound['phase2_rollouts']:,} more rollouts (start and subject), only after REPLICATED"))
-    if bound["extension_rollouts"]:
-        words = f"{bound['extension_rollouts']:,} more rollouts in updates and checks, only after REPLICATED"
-        rows.insert(2 if bound["phase2_rollouts"] else 1, ("extension", words))
-    return rows
-
-
-def _estimates(plan: Plan, bound: Cost, flops: float | None) -> list[dict[str, Any]]:
-    """Time on named hardware: at the rate that was asked for, or on the plan's CPU threads and, where that is hopeless, a GPU."""
-    threads = plan.policy.threads
-    rates = [("your hardware", flops)] if flops else [(f"{threads} CPU thread{'s' * (threads > 1)}", default_flops(plan))]
-    if flops is None and bound.seconds(plan.model.parameters, rates[0][1]) > HOPELESS:
-        rates.append(("one data-center GPU", GPU_FLOPS))
-    return [
-        {"hardware": name, "flops_per_second_assumed": rate, "seconds": bound.seconds(plan.model.parameters, rate)}
-        for name, rate in rates
-    ]
-
-
-def _time(estimate: dict[str, Any]) -> str:
-    rate = f"{estimate['flops_per_second_assumed']:.2g}".replace("e+", "e")
-    return f"about {duration(estimate['seconds'])} on {estimate['hardware']} at an assumed {rate} operations/s"
 
 
 def state_of_lock(path: Path) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from ablation.power.reach import Reach
 from ablation.power.summary import Share
 from ablation.report.arm_words import arm_formula, arm_in_words, optimizer_in_words, reward_in_words, symbols
 from ablation.report.checklist import OPEN, checklist
+from ablation.report.cost_words import cost_rows
 from ablation.report.headline_words import claims_too_much, headline, headline_rows, leads_to
 from ablation.report.phase2_words import (
     START,
@@ -29,7 +30,7 @@ from ablation.report.phase2_words import (
     rule_groups,
     selection_rows,
 )
-from ablation.report.plan_page import RULE_TITLES, cost_rows, schedule_rows, shown_value
+from ablation.report.plan_page import RULE_TITLES, schedule_rows, shown_value
 from ablation.report.power_tables import SECTION_TITLES, in_words, share_text, summary_lines
 from ablation.verdict.exact import exact
 from ablation.verdict.model import NOT_REPLICATED, REPLICATED, UNIT_OF_CLAIM

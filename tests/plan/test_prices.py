@@ -78,6 +78,7 @@ def test_what_has_no_price_is_named_and_not_counted():
     bill = bill_tokens(given, Tokens(5, 1_000_000, 7))
     assert bill.total == 2 and bill.unpriced == ("prefill", "train")
     assert bill.words == "2.00 USD, without prefill, train (no price)"
+    assert bill.charges[0].formula == "5 tokens"
     assert bill_tokens(given, Tokens(5)).words == "not known: no price for prefill"
     assert bill_tokens(prices(device_hour={"any": 1}), Tokens(0, 3)).total is None
     assert bill_tokens(given, Tokens()).words == "0 USD"

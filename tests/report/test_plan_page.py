@@ -8,7 +8,8 @@ import pytest
 from rich.console import Console
 
 from ablation.plan.load import load_plan
-from ablation.report.plan_page import duration, plan_page, plan_summary
+from ablation.report.cost_words import duration
+from ablation.report.plan_page import plan_page, plan_summary
 from ablation.report.terminal import Page
 from tests.plan.conftest import TEXT, write_plan
 
@@ -176,3 +177,32 @@ def test_a_deviation_says_what_it_opens(tmp_path):
     summary = plan_summary(loaded, {"state": "not locked", "detail": None}) | {"deviations": [one]}
     Console(file=out, width=120, highlight=False, color_system=None).print(Page(plan_page(loaded, summary)), end="")
     assert "1  X goes on (noon, ann; results seen; opens held-out, release)" in out.getvalue()
+
+
+def test_money_by_the_plans_own_prices_by_hand(tmp_path):
+    """Three arms and two of them again: 2 sweeps, 5 times updates and readout, so 12 x 348 rollouts of 200 tokens behind prompts
+    that are taken as 512. XK is scored twice, in both families: 4 x 348 x 712."""
+    own = "prices: {currency: EUR, device_hour: {h200: 2.5}, million_tokens: {prefill: 1.5, sample: 4.5}}\n"
+    found = plan_summary(load_plan(write_plan(tmp_path, TEXT + own)), {"state": "not locked", "detail": None})["cost"]["money"]
+    prefill, sample, train = 12 * 348 * 512 + 4 * 348 * 712, 12 * 348 * 200, 5 * 348 * 712
+    assert (
+        found["tokens"]
+        == {"prefill": prefill, "sample": sample, "train": train}
+        == {
+            "prefill": 3_129_216,
+            "sample": 835_200,
+            "train": 1_238_880,
+        }
+    )
+    # 3.129216 x 1.5 = 4.693824; 0.8352 x 4.5 = 3.7584
+    assert found["runs"]["total"] == "8.452224" and found["runs"]["unpriced"] == ["train"] and found["later"] is None
+    text = " ".join(page(tmp_path / "small.yaml").split())
+    assert "at most 8.45 EUR, without train (no price) at a service that bills tokens" in text
+    assert "prefill: 3,129,216 tokens / 1,000,000 x 1.5 EUR = 4.69 EUR" in text
+    assert "train: 1,238,880 tokens, no price" in text
+    assert "2.5 EUR for an hour of one h200" in text
+
+
+def test_a_plan_with_hours_alone_says_nothing_of_tokens(tmp_path):
+    text = page(write_plan(tmp_path, TEXT + "prices: {currency: EUR, device_hour: {cpu: 0.5}}\n"))
+    assert "0.5 EUR for an hour of one cpu" in text and "bills tokens" not in text

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ablation.plan.proofs import PROVEN
+from ablation.report.cost_words import duration
 from ablation.report.phase2_tables import TITLES
-from ablation.report.plan_page import duration
 from ablation.report.plan_review import luck_words
 from ablation.report.post.cost import KINDS, Spent
 from ablation.report.post.document import (
