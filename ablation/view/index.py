@@ -39,10 +39,12 @@ class Progress:
     """Complete stages, and parts of stages that are not complete."""
     damaged: dict[str, str] = field(default_factory=dict)
     """Folder -> why its rollouts are not shown."""
+    scanned: bool = False
+    """The folder was looked through, so that `units` is known."""
 
     @property
     def whole(self) -> bool:
-        return self.done >= self.units
+        return self.scanned and self.done >= self.units
 
 
 class Index:
@@ -87,7 +89,7 @@ class Index:
         except _UNREADABLE as error:  # the thread has nobody else to tell
             why = f"{self.run.root}: its rollouts cannot be read ({type(error).__name__}: {error})"
             self.progress.damaged[WHOLE_RUN] = why
-            self.progress.done = self.progress.units
+            self.progress.done, self.progress.scanned = self.progress.units, True
         finally:
             self._looked = time.monotonic()
 
@@ -96,7 +98,7 @@ class Index:
         wanted = self._wanted()
         gone = [unit for unit in self._units if wanted.get(unit) != self._units[unit]]
         new = [unit for unit in wanted if unit not in self._units or unit in gone]
-        self.progress = Progress(len(wanted) - len(new), len(wanted), dict(self.progress.damaged))
+        self.progress = Progress(len(wanted) - len(new), len(wanted), dict(self.progress.damaged), scanned=True)
         for unit in gone:
             self._remove(unit)
         known = {unit: table for unit in new if (table := self._known(unit)) is not None}

@@ -48,4 +48,5 @@ def page(template: str, **values: Any) -> str:
 
 @cache
 def static(name: str) -> bytes:
-    return (files("ablation.view") / "static" / name).read_bytes()
+    own = (files("ablation.view") / "static" / name).read_bytes()
+    return (files("ablation.report") / "palette.css").read_bytes() + own if name == "view.css" else own

@@ -69,6 +69,7 @@ def verdict_page(study: Study) -> dict[str, Any]:
     from rich.console import Console
 
     from ablation.report.verdict_tables import meaning, print_verdict
+    from ablation.verdict.labels import merged
     from ablation.verdict.run import judge_run
 
     locked = study.locked
@@ -84,6 +85,7 @@ def verdict_page(study: Study) -> dict[str, Any]:
     return {
         "json": content,
         "meaning": meaning(found, locked.plan),
+        "reasons": [{"code": one.code, "text": one.text} for one in merged(found.reasons)],
         "deviations": [one.in_words() for one in found.deviations],
         "damage": _rule_tables(content),
         "printed": printed.getvalue(),

@@ -189,3 +189,13 @@ def test_a_run_that_cannot_be_looked_through_is_said_and_looked_at_again(run, mo
     assert index.progress.whole and "Input/output error" in index.progress.damaged["."]
     index.look(60)
     assert index.progress.damaged == {} and count(index) == 6 * 24
+
+
+def test_nothing_is_whole_before_the_folder_was_looked_through(tmp_path, monkeypatch):
+    monkeypatch.setenv("ABLATION_CACHE", str(tmp_path / "cache"))
+    run, locked = made.make(tmp_path)
+    index = Index(run.root, locked.plan)
+    assert (index.progress.done, index.progress.units, index.progress.whole) == (0, 0, False)
+    assert index.look(60).whole and index.progress.units == 6
+    empty = Index(tmp_path / "runs" / "none", locked.plan)
+    assert not empty.progress.whole and empty.look(60).whole and empty.progress.units == 0

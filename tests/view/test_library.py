@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
@@ -14,8 +16,10 @@ from ablation.files import sha256_bytes
 from ablation.view import tables
 from ablation.view.app import create_app
 from ablation.view.library import Library
+from ablation.view.render import page
 from tests.view import made
 
+RECORD = Path(__file__).parents[2] / "runs" / "records" / "smollm2"
 HERE = "http://127.0.0.1:8412"
 WHOLE = {
     "label": "REPLICATED",
@@ -140,3 +144,18 @@ def test_a_journal_with_a_field_that_no_event_can_have_is_said_on_the_page(runs,
         answer = browser(tmp_path).get(address)
         assert answer.status_code == 200 and f"journal.jsonl:{len(lines) + 1}: `{odd}` is" in answer.text, address
     assert browser(tmp_path).get("/studies").status_code == 200
+
+
+def test_what_is_the_same_in_both_families_is_said_once():
+    """In the record of SmolLM2 the control was not damaged in either family."""
+    study = Library(RECORD.parent).study("smollm2")
+    found = tables.verdict_page(study)
+    data = [one for one in found["json"]["reasons"] if one["code"] == "CONTROL_NOT_DAMAGED"]
+    assert [one["family"] for one in data] == ["main", "replication"]  # in the data each is by itself
+    said = re.findall(r"<code>CONTROL_NOT_DAMAGED</code>: ([^<]*)", rules_page(study, found))
+    assert said == ["The control C was not damaged in main and replication: no damage rule fired."]
+
+
+def rules_page(study, found):
+    values = {"study": study.name, "tab": "rules", "title": study.name, "many": False, "found": found}
+    return page("rules", **values).replace("<code>C</code>", "C").replace(" In those", "<In those")

@@ -27,7 +27,7 @@ KINDS = {
 
 def html(document: model.Document) -> str:
     """The page. None of the document's texts is trusted but the figures, which `draw.plain_svg` has cleaned."""
-    css = _read("post.css")
+    css = palette() + _read("post.css")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown)
     environment.filters |= {"inline": inline, "cell": cell, "hover": hover, "drawing": drawing}
     environment.tests["kind"] = lambda block, name: KINDS[type(block)] == name
@@ -86,6 +86,11 @@ def drawing(figure: model.Figure) -> Markup:
 def _shown(value: Any) -> Any:
     """Foreign text as it may be shown; what is markup already was made from such text."""
     return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def palette() -> str:
+    """The colours of labels and series, the same in every page of the program that shows them."""
+    return (files("ablation.report") / "palette.css").read_text(encoding="utf-8")
 
 
 def _read(name: str) -> str:
