@@ -6,6 +6,7 @@ Shapes: B rows being decoded, V vocabulary, P padded prompt length, K keys in th
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import numpy as np
@@ -122,7 +123,6 @@ def prefill_mask(valid_BP: torch.Tensor) -> torch.Tensor:
     return ((causal_PP & valid_BP[:, None, :]) | own_PP)[:, None]
 
 
-@torch.inference_mode()
 def decode(
     forward: Forward,
     layers: int,
@@ -130,8 +130,14 @@ def decode(
     decoding: Decoding,
     device: torch.device,
     progress: Progress | None,
+    without_gradient: Callable[[], AbstractContextManager] = torch.inference_mode,
 ) -> list[SampledTokens]:
     """Sample every request; rows of one call share a batch, and finished rows leave it."""
+    with without_gradient():
+        return _decode(forward, layers, requests, decoding, device, progress)
+
+
+def _decode(forward, layers, requests, decoding, device, progress) -> list[SampledTokens]:
     cap, total = decoding.max_tokens, len(requests)
     ids_BL, valid_BK, positions_BL = pad_left([request.prompt_ids for request in requests], decoding.pad_id, device)
     width = ids_BL.shape[1]

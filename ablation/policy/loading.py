@@ -19,7 +19,7 @@ from ablation.plan.model_files import ADAPTER_CONFIG, ADAPTER_FILE, adapter_prob
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 # What transformers, peft, tokenizers and safetensors raise for files that they cannot use.
-_UNUSABLE = (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError, ImportError, SafetensorError)
+UNUSABLE = (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError, ImportError, SafetensorError)
 
 
 def free_memory() -> None:
@@ -33,8 +33,8 @@ def load_tokenizer(base: Path) -> Any:
     """The tokenizer, chat template included, of a model folder. Raises `UsageError` if there is none that can be used."""
     try:
         return AutoTokenizer.from_pretrained(base, local_files_only=True)
-    except _UNUSABLE as error:
-        raise _unusable("model.base", base, "tokenizer", error) from error
+    except UNUSABLE as error:
+        raise unusable("model.base", base, "tokenizer", error) from error
 
 
 def load_adapted(plan: Plan, base: Path, start_adapter: Path, dtype: torch.dtype | None = None) -> PeftModel:
@@ -45,6 +45,35 @@ def load_adapted(plan: Plan, base: Path, start_adapter: Path, dtype: torch.dtype
     Raises `UsageError` if a file cannot be used, a weight is missing, of another shape or not finite, or the adapter is not the
     one that the plan describes.
     """
+    check_folders(plan, base, start_adapter)
+    try:
+        base_model, loaded = AutoModelForCausalLM.from_pretrained(
+            base,
+            dtype=dtype or DTYPES[plan.model.dtype],
+            attn_implementation="sdpa",
+            local_files_only=True,
+            output_loading_info=True,
+        )
+    except UNUSABLE as error:
+        raise unusable("model.base", base, "model", error) from error
+    missing = sorted(map(str, [*loaded["missing_keys"], *loaded["mismatched_keys"]]))
+    if missing:
+        raise UsageError(
+            f"model.base: {base}: {len(missing)} weights are not in the model's files, for instance {missing[0]}",
+            hint="They would be random numbers. Name the whole model.",
+        )
+    path = start_adapter / ADAPTER_FILE
+    try:
+        stored = load_file(path)
+        model = PeftModel.from_pretrained(base_model, str(start_adapter), is_trainable=True, autocast_adapter_dtype=True)
+    except UNUSABLE as error:
+        raise unusable("model.start_adapter", start_adapter, "adapter", error) from error
+    check_adapter(model, stored, start_adapter)
+    return model
+
+
+def check_folders(plan: Plan, base: Path, start_adapter: Path) -> None:
+    """Raise `UsageError` if what the folders' JSON files say is not what the plan says."""
     problems = adapter_problems(plan, start_adapter)
     problems += [one for one in base_problems(plan, base) if one[0][:2] in (("model", "lora"), ("model", "base"))]
     if problems:
@@ -57,28 +86,11 @@ def load_adapted(plan: Plan, base: Path, start_adapter: Path, dtype: torch.dtype
             f"model.base: {base / ADAPTER_CONFIG}: there is an adapter in the base's folder",
             hint="A base is a model without an adapter: merge it in, or name the adapter as model.start_adapter.",
         )
-    try:
-        base_model, loaded = AutoModelForCausalLM.from_pretrained(
-            base,
-            dtype=dtype or DTYPES[plan.model.dtype],
-            attn_implementation="sdpa",
-            local_files_only=True,
-            output_loading_info=True,
-        )
-    except _UNUSABLE as error:
-        raise _unusable("model.base", base, "model", error) from error
-    missing = sorted(map(str, [*loaded["missing_keys"], *loaded["mismatched_keys"]]))
-    if missing:
-        raise UsageError(
-            f"model.base: {base}: {len(missing)} weights are not in the model's files, for instance {missing[0]}",
-            hint="They would be random numbers. Name the whole model.",
-        )
+
+
+def check_adapter(model: PeftModel, stored: dict[str, torch.Tensor], start_adapter: Path) -> None:
+    """Raise `UsageError` unless `stored`, from the start adapter's file, is finite and exactly what `model` has for it."""
     path = start_adapter / ADAPTER_FILE
-    try:
-        stored = load_file(path)
-        model = PeftModel.from_pretrained(base_model, str(start_adapter), is_trainable=True, autocast_adapter_dtype=True)
-    except _UNUSABLE as error:
-        raise _unusable("model.start_adapter", start_adapter, "adapter", error) from error
     wanted = get_peft_model_state_dict(model, save_embedding_layers=False).keys()
     for names, what in ((wanted - stored.keys(), "is missing"), (stored.keys() - wanted, "has no place in this model")):
         if names:
@@ -89,10 +101,9 @@ def load_adapted(plan: Plan, base: Path, start_adapter: Path, dtype: torch.dtype
     broken = [name for name, weight in sorted(stored.items()) if not torch.isfinite(weight).all()]
     if broken:
         raise UsageError(f"model.start_adapter: {path}: weight `{broken[0]}` holds numbers that are not finite")
-    return model
 
 
-def _unusable(field: str, folder: Path, what: str, error: Exception) -> UsageError:
+def unusable(field: str, folder: Path, what: str, error: Exception) -> UsageError:
     reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
     return UsageError(
         f"{field}: {folder}: no usable {what}: {reason}", hint="Look at the folder: a file is missing, cut or of another model."

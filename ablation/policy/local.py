@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from peft import PeftModel
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from transformers.utils import logging as transformers_logging
@@ -24,17 +25,20 @@ from ablation.plan.model_files import ADAPTER_CONFIG, ADAPTER_FILE, OPTIMIZER_FI
 from ablation.policy.attention import PACKED, can_pack
 from ablation.policy.base import Progress, SampledTokens, SampleRequest, ScoreRow, Taken, TrainRow, UpdateStats
 from ablation.policy.decoding import Decoding, decode
+from ablation.policy.digest import tensors_digest
 from ablation.policy.head import chunks
 from ablation.policy.layers import lighten, recompute_layers
 from ablation.policy.loading import free_memory, load_adapted
 from ablation.policy.loss import NonFiniteLoss, policy_gradient_loss
 from ablation.policy.optimizer import (
+    all_finite,
     clip_gradient,
     fitting,
     gradient_norm,
     load_moments,
     load_start_moments,
     make_optimizer,
+    moments,
     move_moments,
     save_moments,
     take_step,
@@ -70,12 +74,8 @@ class LocalPolicy:
         torch.utils.deterministic.fill_uninitialized_memory = False  # costs time and guards only against reading garbage
         self.plan, self.start_adapter = plan, start_adapter
         self.home = self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.model = load_adapted(plan, base, start_adapter, dtype)
-        self.model.to(self.device).eval()  # eval: no dropout, so a logprob is a function of weights and tokens
+        self.model = self._load_model(base, dtype)
         self.causal = self.model.get_base_model()
-        lighten(self.model)
-        if plan.training.gradient_checkpointing:
-            recompute_layers(self.model)
         self.packs = can_pack(self.causal)
         if self.packs:
             self.causal.set_attn_implementation(PACKED)
@@ -90,11 +90,28 @@ class LocalPolicy:
         )
         self.reset()
 
+    def _load_model(self, base: Path, dtype: torch.dtype | None) -> PeftModel:
+        """Base and start adapter on this device, with light layers."""
+        return self._light(load_adapted(self.plan, base, self.start_adapter, dtype).to(self.device))
+
+    def _light(self, model: PeftModel) -> PeftModel:
+        lighten(model)
+        if self.plan.training.gradient_checkpointing:
+            recompute_layers(model)
+        return model.eval()  # no dropout, so a logprob is a function of weights and tokens
+
     def reset(self, optimizer: Adam | None = None) -> None:
         """The starting adapter, Adam (the plan's or another one) at its start, and proof that no earlier arm moved the base."""
         self._begin(optimizer)
         if self.adam.state == "start":
+            self._load_moments(None)
+
+    def _load_moments(self, path: Path | None) -> None:
+        """From a file, or those of the start adapter."""
+        if path is None:
             load_start_moments(self.optimizer, self.trainable, self.start_adapter)
+        else:
+            load_moments(self.optimizer, self.trainable, path)
 
     def _begin(self, optimizer: Adam | None) -> None:
         if self._base_digest() != self.base_sha256:
@@ -110,12 +127,16 @@ class LocalPolicy:
         self, requests: list[SampleRequest], progress: Progress | None = None, taken: Taken | None = None
     ) -> list[SampledTokens]:
         """Sample all requests as one batch. Given to `taken`, they come in order when the batch is done."""
-        sampled = decode(self.next_token_logits, self.layers, requests, self.decoding, self.device, progress)
+        sampled = self.decode(requests, self.decoding, progress)
         if taken is None:
             return sampled
         for place, one in enumerate(sampled):
             taken(place, one)
         return []
+
+    def decode(self, requests: list[SampleRequest], how: Decoding, progress: Progress | None = None) -> list[SampledTokens]:
+        """Sample all requests as one batch, by other values than the plan's if `how` says so."""
+        return decode(self.next_token_logits, self.layers, requests, how, self.device, progress)
 
     @property
     def sampling_values(self) -> dict[str, Any]:
@@ -138,15 +159,25 @@ class LocalPolicy:
                 self.set_weights(current)
         scored: list[np.ndarray] = [np.zeros(0)] * len(rows)
         full = [index for index, row in enumerate(rows) if len(row.token_ids)]
-        for batch in self._micro_batches([rows[index] for index in full]):
-            chosen = [full[index] for index in batch]
-            packed = self._packed([rows[index] for index in chosen])
-            with self.precision():
-                logprobs_K = token_logprobs(self.causal.base_model, self._head, packed, self._vocabulary)
-            ends = np.cumsum([len(rows[index].token_ids) for index in chosen])
-            for index, piece in zip(chosen, np.split(logprobs_K.double().cpu().numpy(), ends[:-1]), strict=True):
-                scored[index] = piece
+        for batch, pieces in self._in_passes([rows[index] for index in full], self._logprobs):
+            for index, piece in zip(batch, pieces, strict=True):
+                scored[full[index]] = piece
         return scored
+
+    def _in_passes(self, rows: list, work: Callable[[list], Any]) -> Iterator[tuple[list[int], Any]]:
+        """Do `work` on the rows of each micro-batch. Gives their indices and what was found."""
+        for batch in micro_batches(rows, self.plan.training.micro_batch_tokens, share=self.packs):
+            yield batch, work([rows[index] for index in batch])
+
+    @torch.no_grad()
+    def _logprobs(self, rows: list[ScoreRow]) -> list[np.ndarray]:
+        packed = self._packed(rows)
+        with self.precision():
+            hidden_UD = hidden_states(self.causal.base_model, packed)
+            with self._whole_head() as head:
+                logprobs_K = token_logprobs(hidden_UD, head, packed, self._vocabulary)
+        ends = np.cumsum([len(row.token_ids) for row in rows])
+        return np.split(logprobs_K.double().cpu().numpy(), ends[:-1])
 
     def update(self, rows: list[TrainRow], learning_rate: float) -> UpdateStats:
         """One Adam step on -sum(weight * ratio) over all rows; none if no token has a weight.
@@ -159,19 +190,18 @@ class LocalPolicy:
             return UpdateStats(loss=0.0, grad_norm=0.0, tokens=0, stepped=False, mismatch=mismatch(np.zeros(0), np.zeros(0)))
         self.optimizer.zero_grad(set_to_none=True)
         loss, told = 0.0, []
-        for batch in self._micro_batches(rows):
-            part, *of_tokens = self._backward([rows[index] for index in batch])
+        for batch, (part, *of_tokens) in self._in_passes(rows, self._backward):
             loss += part
             numbers_K = np.repeat([numbers[index] for index in batch], [np.count_nonzero(rows[index].weights) for index in batch])
             told.append((*of_tokens, numbers_K))
         trainer_K, entropy_K, sampler_K, numbers_K = (np.concatenate(pieces) for pieces in zip(*told, strict=True))
-        grad_norm = gradient_norm(self.trainable)
+        grad_norm = self._gradient_norm()
         stepped = bool(np.isfinite(grad_norm) and np.isfinite(loss))
         if stepped:  # a step on a gradient that is not finite would destroy the weights that the record needs
             clip_gradient(self.trainable, grad_norm, self.adam.max_grad_norm)
             for group in self.optimizer.param_groups:
                 group["lr"] = learning_rate
-            stepped = take_step(self.optimizer, self.trainable)
+            stepped = take_step(self.optimizer, self.trainable, self._all_finite)
         self.optimizer.zero_grad(set_to_none=True)
         entropy = float(entropy_K.mean())
         return UpdateStats(
@@ -195,8 +225,8 @@ class LocalPolicy:
             hidden_UD = hidden_states(self.causal.base_model, packed)
         leaf_UD = hidden_UD.detach().requires_grad_()
         loss, trainer_K, entropy_K = 0.0, np.empty(packed.count), np.empty(packed.count)
-        with self.precision():
-            for chunk in chunks(self._head, leaf_UD, packed, self._vocabulary, top=self.decoding.top_logprobs, gradient=True):
+        with self.precision(), self._whole_head() as head:
+            for chunk in chunks(head, leaf_UD, packed, self._vocabulary, top=self.decoding.top_logprobs, gradient=True):
                 order = chunk.order.cpu().numpy()
                 trainer_K[order] = chunk.logprobs.double().cpu().numpy()
                 entropy_K[order] = chunk.top_entropy.double().cpu().numpy()
@@ -208,9 +238,19 @@ class LocalPolicy:
                     continue
                 loss += float(part.detach())
                 chunk.backward(*torch.autograd.grad(part, logprobs))
-        if math.isfinite(loss):
-            hidden_UD.backward(leaf_UD.grad)
+        self._through_layers(hidden_UD, leaf_UD.grad if math.isfinite(loss) else None)
         return loss, trainer_K, entropy_K, sampler_K
+
+    def _through_layers(self, hidden_UD: torch.Tensor, grad_UD: torch.Tensor | None) -> None:
+        """Add the layers' gradient, given that of the last hidden states; None: there is none to add."""
+        if grad_UD is not None:
+            hidden_UD.backward(grad_UD)
+
+    def _gradient_norm(self) -> float:
+        return gradient_norm(self.trainable)
+
+    def _all_finite(self, tensors: Iterable[torch.Tensor]) -> bool:
+        return all_finite(tensors)
 
     def step_aside(self) -> None:
         """Leave an accelerator's memory to somebody else: weights, adapter and moments go to the host's memory, bit for bit.
@@ -257,10 +297,10 @@ class LocalPolicy:
 
     def _save(self, folder: Path) -> None:
         self._save_adapter(folder)
-        save_moments(self.optimizer, self.trainable, folder / OPTIMIZER_FILE)
+        save_moments(moments(self.optimizer, self.trainable), folder / OPTIMIZER_FILE)
 
-    def _save_adapter(self, folder: Path) -> None:
-        self.model.save_pretrained(str(folder), save_embedding_layers=False)
+    def _save_adapter(self, folder: Path, **options: Any) -> None:
+        self.model.save_pretrained(str(folder), save_embedding_layers=False, **options)
         (folder / "README.md").unlink(missing_ok=True)  # peft's empty model card
         config = json.loads((folder / ADAPTER_CONFIG).read_bytes())
         config["target_modules"] = sorted(config["target_modules"])  # a set, written in the order of the process's hash seed
@@ -270,7 +310,7 @@ class LocalPolicy:
     def load(self, folder: Path, optimizer: Adam | None = None) -> None:
         """Read what `save` wrote, for the plan's optimizer or another one; every adapter weight must be there."""
         self._load_weights(folder, optimizer)
-        load_moments(self.optimizer, self.trainable, folder / OPTIMIZER_FILE)
+        self._load_moments(folder / OPTIMIZER_FILE)
 
     def load_adapter(self, folder: Path) -> None:
         """Read an adapter that something else trained; every weight must be there, and the optimizer is at its start."""
@@ -294,7 +334,7 @@ class LocalPolicy:
 
     def adapter_sha256(self) -> str:
         """SHA-256 over name and float32 bytes of every adapter weight, in name order."""
-        return _tensors_digest(self.trainable)
+        return self._digest(self.trainable)
 
     def close(self) -> None:
         """Nothing: all that it holds is memory of this process."""
@@ -318,12 +358,13 @@ class LocalPolicy:
     def _head(self):
         return self.causal.get_output_embeddings()
 
+    def _whole_head(self) -> AbstractContextManager[Callable]:
+        """The head, to be called any number of times."""
+        return nullcontext(self._head)
+
     @property
     def _vocabulary(self) -> int:
         return self.causal.config.vocab_size
-
-    def _micro_batches(self, rows: list):
-        return micro_batches(rows, self.plan.training.micro_batch_tokens, share=self.packs)
 
     def _packed(self, rows: list, wanted: list[np.ndarray] | None = None) -> Packed:
         return (pack if self.packs else pad)(rows, self.device, wanted)
@@ -343,20 +384,15 @@ class LocalPolicy:
             weight.copy_(weights[name])
 
     def _base_digest(self) -> str:
-        return _tensors_digest(
+        return self._digest(
             {name: weight for name, weight in sorted(self.model.named_parameters()) if name not in self.trainable}
         )
+
+    def _digest(self, tensors: dict[str, torch.Tensor]) -> str:
+        return tensors_digest(tensors.items())
 
 
 def _weighted_part(row: TrainRow) -> TrainRow:
     """The row up to its last weighted token: what comes later changes nothing before it."""
     end = int(np.flatnonzero(row.weights)[-1]) + 1
     return TrainRow(row.prompt_ids, row.token_ids[:end], row.sampler_logprobs[:end], row.weights[:end])
-
-
-def _tensors_digest(tensors: dict[str, torch.Tensor]) -> str:
-    digest = hashlib.sha256()
-    for name, tensor in tensors.items():
-        digest.update(name.encode() + b"\0")
-        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy())
-    return digest.hexdigest()

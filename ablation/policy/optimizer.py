@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import torch
@@ -39,7 +40,12 @@ def clip_gradient(weights: Weights, norm: float, largest: float | None) -> None:
                 weight.grad.mul_(largest / norm)
 
 
-def take_step(optimizer: torch.optim.Optimizer, weights: Weights) -> bool:
+def all_finite(tensors: Iterable[torch.Tensor]) -> bool:
+    """Whether no tensor holds an infinity or a NaN."""
+    return all(bool(torch.isfinite(tensor).all()) for tensor in tensors)
+
+
+def take_step(optimizer: torch.optim.Optimizer, weights: Weights, finite: Callable[..., bool] = all_finite) -> bool:
     """One step. False if a weight or a moment would not be finite after it: then all of them are as they were before."""
     weights_before = {name: weight.detach().clone() for name, weight in weights.items()}
     state_before = {
@@ -48,8 +54,7 @@ def take_step(optimizer: torch.optim.Optimizer, weights: Weights) -> bool:
         if weight in optimizer.state
     }
     optimizer.step()
-    after = [*weights.values(), *(value for state in optimizer.state.values() for value in state.values())]
-    if all(bool(torch.isfinite(value).all()) for value in after):
+    if finite([*weights.values(), *(value for state in optimizer.state.values() for value in state.values())]):
         return True
     optimizer.state.clear()
     with torch.no_grad():
@@ -60,14 +65,17 @@ def take_step(optimizer: torch.optim.Optimizer, weights: Weights) -> bool:
     return False
 
 
-def save_moments(optimizer: torch.optim.Optimizer, weights: Weights, path: Path) -> None:
-    """Adam's state as `field/name of the weight`; before the first step it is empty."""
-    state = {
-        f"{field}/{name}": value.detach().cpu().contiguous()
-        for name, weight in weights.items()
-        for field, value in optimizer.state.get(weight, {}).items()
-    }
-    save_file(state or {"empty": torch.zeros(1)}, path)
+def moments(optimizer: torch.optim.Optimizer, weights: Weights) -> Iterator[tuple[str, torch.Tensor]]:
+    """Adam's state as (`field/name of the weight`, value); before the first step there is none."""
+    for name, weight in weights.items():
+        for field, value in optimizer.state.get(weight, {}).items():
+            yield f"{field}/{name}", value.detach()
+
+
+def save_moments(state: Iterable[tuple[str, torch.Tensor]], path: Path) -> None:
+    """Write `moments`."""
+    found = {name: value.cpu().contiguous() for name, value in state}
+    save_file(found or {"empty": torch.zeros(1)}, path)
 
 
 def move_moments(optimizer: torch.optim.Optimizer, device: torch.device) -> None:
@@ -114,7 +122,7 @@ def fitting(what: str, value: torch.Tensor, weight: torch.Tensor) -> torch.Tenso
     _need_float(what, value)
     if value.shape != weight.shape:
         raise IntegrityError(f"{what} has the shape {tuple(value.shape)}, the weight {tuple(weight.shape)}")
-    found = value.to(weight)
+    found = value.to(weight.device, weight.dtype)
     if not torch.isfinite(found).all():
         raise IntegrityError(f"{what} holds numbers that are not finite")
     return found

@@ -22,10 +22,10 @@ def hidden_states(backbone: Callable, packed: Packed) -> torch.Tensor:
 
 
 @torch.no_grad()
-def token_logprobs(backbone: Callable, head: Callable, packed: Packed, vocabulary: int) -> torch.Tensor:
-    """Raw logprobs ([K], nats, float32 or wider) of the scored tokens, row after row."""
+def token_logprobs(hidden_UD: torch.Tensor, head: Callable, packed: Packed, vocabulary: int) -> torch.Tensor:
+    """Raw logprobs ([K], nats, float32 or wider) of the scored tokens, row after row, from their `hidden_states`."""
     found = None
-    for chunk in chunks(head, hidden_states(backbone, packed), packed, vocabulary):
+    for chunk in chunks(head, hidden_UD, packed, vocabulary):
         if found is None:
             found = chunk.logprobs.new_empty(packed.count)
         found[chunk.order] = chunk.logprobs

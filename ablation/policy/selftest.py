@@ -14,7 +14,6 @@ import torch
 
 from ablation.errors import IntegrityError
 from ablation.policy.base import SampleRequest, ScoreRow
-from ablation.policy.decoding import decode
 
 if TYPE_CHECKING:
     from ablation.policy.local import LocalPolicy
@@ -38,7 +37,7 @@ def self_test(policy: LocalPolicy) -> None:
     _compare("a row alone, by the model's own forward pass, and the same row in a batch", _alone(policy, rows), scored, dtype)
     requests = [SampleRequest(row.prompt_ids, seed) for seed, row in enumerate(rows)]
     decoding = replace(policy.decoding, max_tokens=4)
-    sampled = decode(policy.next_token_logits, policy.layers, requests, decoding, policy.device, None)
+    sampled = policy.decode(requests, decoding)
     again = policy.score([ScoreRow(row.prompt_ids, one.token_ids) for row, one in zip(rows, sampled, strict=True)])
     _compare("the sampler, on prompts padded on the left, and the trainer", [one.logprobs for one in sampled], again, dtype)
     _canary(policy, rows, scored)

@@ -12,6 +12,7 @@ from ablation.policy.optimizer import (
     load_moments,
     load_start_moments,
     make_optimizer,
+    moments,
     move_moments,
     save_moments,
     take_step,
@@ -74,7 +75,7 @@ def trained(folder):
     optimizer = make_optimizer(own, Adam(), 0.1)
     own["a"].grad = torch.tensor([0.5, -0.25], dtype=torch.float64)
     optimizer.step()
-    save_moments(optimizer, own, folder / "optimizer.safetensors")
+    save_moments(moments(optimizer, own), folder / "optimizer.safetensors")
     return own, optimizer
 
 
@@ -88,7 +89,7 @@ def test_moments_survive_the_disk(tmp_path):
 
 def test_before_the_first_step_the_state_is_empty(tmp_path):
     own = weights(1.0)
-    save_moments(make_optimizer(own, Adam(), 0.1), own, tmp_path / "optimizer.safetensors")
+    save_moments(moments(make_optimizer(own, Adam(), 0.1), own), tmp_path / "optimizer.safetensors")
     fresh = make_optimizer(own, Adam(), 0.1)
     load_moments(fresh, own, tmp_path / "optimizer.safetensors")
     assert not fresh.state

@@ -6,7 +6,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, Qwen3Config, Qwen3ForCausa
 from ablation.policy.attention import PACKED, can_pack
 from ablation.policy.base import ScoreRow
 from ablation.policy.packing import pack, pad
-from ablation.policy.scoring import mismatch, token_logprobs
+from ablation.policy.scoring import hidden_states, mismatch, token_logprobs
 
 from .conftest import small_llama
 
@@ -60,7 +60,7 @@ def test_logprobs_are_those_of_the_row_alone(make, arrange):
     if arrange is pack:
         model.set_attn_implementation(PACKED)
     packed = arrange(ROWS, torch.device("cpu"))
-    found = token_logprobs(model.base_model, model.get_output_embeddings(), packed, 40).numpy()
+    found = token_logprobs(hidden_states(model.base_model, packed), model.get_output_embeddings(), packed, 40).numpy()
     assert found.dtype == np.float64
     # transformers computes norms and rotations in float32, whatever the model's dtype
     assert found == pytest.approx(expected, abs=1e-6)
