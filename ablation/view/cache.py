@@ -8,8 +8,10 @@ them: a part that was touched since is read again, and its digest compared with 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
+import tempfile
 from functools import cache
 from pathlib import Path
 
@@ -26,6 +28,9 @@ from ablation.view.rows import SCHEMA
 
 _TOUCHED = b"ablation.view.touched"
 _CODE = ("rollouts/*.py", "problems/*.py", "problems/graders/*.py", "view/rows.py")
+_SUFFIX = ".rows"
+"""A file is Parquet, and then the SHA-256 of that: a bit that a disk changed is another number, and Parquet does not see it."""
+_DIGEST = 32
 KEPT_DAYS = 60
 """Rows that nobody has read for so long are removed."""
 
@@ -63,10 +68,14 @@ def touched(stage: Path) -> bytes:
 
 
 def read(key: str, stage: Path) -> pa.Table | None:
-    """The rows under `key`, if there are any and no part was touched since."""
-    path = folder() / f"{key}.parquet"
+    """The rows under `key`, if there are any, whole as they were kept, and no part was touched since."""
+    path = _file(key)
     try:
-        table = pq.ParquetFile(path).read(use_threads=False)
+        content = path.read_bytes()
+        data, digest = content[:-_DIGEST], content[-_DIGEST:]
+        if hashlib.sha256(data).digest() != digest:
+            return None
+        table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
     except (OSError, pa.ArrowException):
         return None
     metadata = table.schema.metadata or {}
@@ -79,18 +88,31 @@ def read(key: str, stage: Path) -> pa.Table | None:
 
 def keep(key: str, table: pa.Table, seen: bytes) -> None:
     """Keep the rows; a cache folder that cannot be written is no error. `seen`: what `touched` said before they were read."""
-    path = folder() / f"{key}.parquet"
+    path = _file(key)
     with contextlib.suppress(OSError, pa.ArrowException):
-        content = table.replace_schema_metadata({_TOUCHED: seen})
+        made = pa.BufferOutputStream()
+        pq.write_table(table.replace_schema_metadata({_TOUCHED: seen}), made, compression="zstd")
+        data = made.getvalue().to_pybytes()
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f"{TEMPORARY_PREFIX}{os.getpid()}-{path.name}")
-        pq.write_table(content, temporary, compression="zstd")
-        os.replace(temporary, path)  # not synced: what is lost is made again
+        handle, name = tempfile.mkstemp(prefix=TEMPORARY_PREFIX, suffix=path.suffix, dir=path.parent)
+        temporary = Path(name)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data + hashlib.sha256(data).digest())
+            os.replace(temporary, path)  # not synced: what is lost is made again
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
 
 
 def forget(now: float) -> None:
     """Remove rows that nobody has read for `KEPT_DAYS`; `now`: seconds since the epoch."""
-    for path in folder().glob("*.parquet"):
-        with contextlib.suppress(OSError):
-            if now - path.stat().st_mtime > KEPT_DAYS * 86400:
-                path.unlink()
+    with contextlib.suppress(OSError):
+        for path in (*folder().glob(f"*{_SUFFIX}"), *folder().glob("*.parquet")):  # the latter: of earlier versions
+            with contextlib.suppress(OSError):
+                if now - path.stat().st_mtime > KEPT_DAYS * 86400:
+                    path.unlink()
+
+
+def _file(key: str) -> Path:
+    return folder() / f"{key}{_SUFFIX}"
