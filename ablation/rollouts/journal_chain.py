@@ -29,7 +29,10 @@ SAMPLED = ("stage_streamed", "part_written", "stage_sampled")
 PROGRESS = (*SAMPLED, *COMPLETED, "update_trained")
 """Events after which somebody may have seen how the run goes."""
 _KINDS: dict[str, tuple[frozenset[type], str]] = {
-    **dict.fromkeys(("rollouts", "tokens", "update", "deviation", "items"), (frozenset({int}), "a whole number")),
+    **dict.fromkeys(
+        ("rollouts", "tokens", "trained_tokens", "scored_tokens", "update", "deviation", "items"),
+        (frozenset({int}), "a whole number"),
+    ),
     **dict.fromkeys(("seconds", "hours"), (frozenset({int, float}), "a number")),
     **dict.fromkeys(("stage", "arm", "set", "subject", "kind"), (frozenset({str}), "a text")),
     **dict.fromkeys(("environment", "there"), (frozenset({dict}), "an object")),

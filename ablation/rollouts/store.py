@@ -39,6 +39,8 @@ _LATER = ("sampling", "logprob_kind", "stop_id")
 """Columns that parts of earlier versions of this program do not have."""
 _INTEGERS = ("update", "index", "seed", "prompt_length")
 _PER_TOKEN = ("token_ids", "logprobs", "top_entropy", "top_mass")
+_IDS = "token_ids.list.element"
+"""How Parquet names the values of that column; a rollout has at least one, so they are the tokens."""
 _SHARED = ("family", "arm", "stage", "update", "logprob_kind")
 # Sampler values are kept as float64, so that what is read back is bit for bit what was sampled, whatever the engine's type.
 _FLOATS = ("logprobs", "top_entropy", "top_mass")
@@ -125,6 +127,22 @@ def part_rollouts(path: Path) -> int:
         return pq.read_metadata(path).num_rows
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, error) from None
+
+
+def stage_tokens(folder: Path) -> tuple[int, int]:
+    """(tokens of the prompts, sampled tokens) of all rollouts of the complete stage in `folder`, each prompt counted for each of
+    its rollouts. The rows are not checked. Raises `IntegrityError` for a part that cannot be read."""
+    prompts = sampled = 0
+    for path in stage_parts(folder):
+        try:
+            part = pq.ParquetFile(path)
+            prompts += int(sum(part.read(columns=["prompt_length"], use_threads=False).column(0).to_pylist()))
+            groups = [part.metadata.row_group(number) for number in range(part.metadata.num_row_groups)]
+            columns = (group.column(place) for group in groups for place in range(group.num_columns))
+            sampled += sum(one.num_values for one in columns if one.path_in_schema == _IDS)
+        except (OSError, pa.ArrowException) as error:
+            raise _unreadable(path, error) from None
+    return prompts, sampled
 
 
 def part_info(path: Path) -> StageInfo:

@@ -25,7 +25,7 @@ PACKAGES = (
 
 
 def environment() -> dict[str, Any]:
-    """Versions, git commit and dirtiness of this program's checkout, processor, accelerator, threads."""
+    """Versions, git commit and dirtiness of this program's checkout, processor, accelerator and how many there are, threads."""
     import torch
 
     return {
@@ -36,6 +36,7 @@ def environment() -> dict[str, Any]:
         "cpu": _cpu_model(),
         "cpu_count": os.cpu_count(),
         "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "accelerators": torch.cuda.device_count(),
         "threads": torch.get_num_threads(),
     }
 

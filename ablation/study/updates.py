@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,12 @@ def train_on_stage(
     stage = read_stage(folder)
     own = outcomes(stage, problems, plan.loops, grades_of(folder, stage, problems))
     rows = score_rows(stage, prompts)
+    scored = 0
+
+    def score(start: bool = False) -> list[np.ndarray]:
+        nonlocal scored
+        scored += passed_tokens(rows)
+        return policy.score(rows, start=start)
 
     weighted = weigh_update(
         arm,
@@ -75,8 +82,8 @@ def train_on_stage(
         own,
         reference=reference,
         s0=s0,
-        trainer_logprobs=lambda: policy.score(rows),
-        start_logprobs=lambda: policy.score(rows, start=True),
+        trainer_logprobs=score,
+        start_logprobs=lambda: score(start=True),
     )
     learning_rate = plan.training.learning_rate_of(arm)
     train_rows = [
@@ -103,6 +110,8 @@ def train_on_stage(
         arm=f"{stage.info.family}/{stage.info.arm}",
         update=stage.info.update,
         tokens=stats.tokens,
+        trained_tokens=trained_tokens(train_rows),
+        scored_tokens=scored,
         stepped=stats.stepped,
         outcome=audit["step"]["outcome"],
         seconds=round(seconds, 3),
@@ -142,6 +151,17 @@ def score_rows(stage: Stage, prompts: Prompts) -> list[ScoreRow]:
         assert prompt.sha256 == stage.prompt_sha256[i], f"{stage.name(i)}: was sampled from another prompt"
         rows.append(ScoreRow(tuple(prompt.ids), stage.token_ids[stage.offsets[i] : stage.offsets[i + 1]]))
     return rows
+
+
+def passed_tokens(rows: Sequence[ScoreRow]) -> int:
+    """Tokens that a pass over `rows` goes through: prompts and what followed them, each row by itself."""
+    return sum(len(row.prompt_ids) + len(row.token_ids) for row in rows)
+
+
+def trained_tokens(rows: Sequence[TrainRow]) -> int:
+    """Those of the forward and backward pass over an update: of each row with a weight, up to its last weighted token."""
+    ends = [int(np.flatnonzero(row.weights)[-1]) + 1 if np.any(row.weights) else 0 for row in rows]
+    return sum(len(row.prompt_ids) + end for row, end in zip(rows, ends, strict=True) if end)
 
 
 def update_metrics(own: Outcomes, stage: Stage, stats: UpdateStats) -> dict[str, float | int | None]:

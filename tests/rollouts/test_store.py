@@ -1,5 +1,6 @@
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ from ablation.rollouts.store import (
     stage_is_complete,
     stage_of,
     stage_parts,
+    stage_tokens,
     write_part,
 )
 
@@ -194,3 +196,18 @@ def test_any_text_and_any_float_survive(tmp_path_factory, rows):
     assert [r.token_ids for r in back] == [r.token_ids for r in rollouts]
     assert [r.thinking_text for r in back] == [r.thinking_text for r in rollouts]
     assert np.array_equal([r.logprobs[0] for r in back], [r.logprobs[0] for r in rollouts], equal_nan=True)
+
+
+@pytest.mark.parametrize("name", ["smollm2", "smollm2-vllm"])
+def test_tokens_of_a_stage_without_reading_its_rows(name):
+    """As the rows have them, column by column."""
+    folder = Path(__file__).parents[2] / "runs" / "records" / name / "main" / "start" / "sweep"
+    stage = read_stage(folder)
+    assert stage_tokens(folder) == (int(stage.prompt_length.sum()), len(stage.token_ids))
+    assert stage_tokens(folder)[1] == {"smollm2": 7482, "smollm2-vllm": 7771}[name]  # the journal's own numbers
+
+
+def test_tokens_of_a_part_that_is_none(tmp_path):
+    (tmp_path / "part-000.parquet").write_bytes(b"PAR1")
+    with pytest.raises(IntegrityError, match="part-000.parquet"):
+        stage_tokens(tmp_path)

@@ -9,11 +9,20 @@ import pytest
 
 from ablation.errors import IntegrityError
 from ablation.plan.rules import UPDATE_MEASURES, StopRule
-from ablation.policy.base import UpdateStats
+from ablation.policy.base import TrainRow, UpdateStats
 from ablation.problems.problem import load_problems
 from ablation.rollouts.outcomes import outcomes
 from ablation.rollouts.store import read_stage
-from ablation.study.updates import MISMATCH, OUTCOMES, _step_report, score_rows, update_metrics, update_outcome
+from ablation.study.updates import (
+    MISMATCH,
+    OUTCOMES,
+    _step_report,
+    passed_tokens,
+    score_rows,
+    trained_tokens,
+    update_metrics,
+    update_outcome,
+)
 from ablation.training.stops import fired_rule
 from tests.verdict.study import lock_small, start_run, write_stage
 
@@ -102,3 +111,12 @@ def test_rollouts_with_another_kind_of_logprob_than_the_trainers_are_not_trained
     other = replace(stage[1], info=replace(stage[1].info, logprob_kind="processed, top_k 2"))
     with pytest.raises(IntegrityError, match="main/N/readout: its logprobs are processed, top_k 2, the trainer's are raw"):
         score_rows(other, prompts=None)
+
+
+def test_what_an_update_goes_through_by_hand():
+    """A prompt of 3 and rollouts of 5: weights up to the fourth token, none, and on the last one: 3 + 4 and 3 + 5. All three
+    rows together are 3 x 8."""
+    own = [[0, 1, 0, -1, 0], [0] * 5, [0, 0, 0, 0, 2.0]]
+    rows = [TrainRow((7, 8, 9), np.arange(5), np.zeros(5), np.array(weights, dtype=float)) for weights in own]
+    assert trained_tokens(rows) == 15 and trained_tokens([]) == 0
+    assert passed_tokens(rows) == 24

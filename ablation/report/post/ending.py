@@ -8,7 +8,7 @@ from ablation.plan.proofs import PROVEN
 from ablation.report.cost_words import duration
 from ablation.report.phase2_tables import TITLES
 from ablation.report.plan_review import luck_words
-from ablation.report.post.cost import KINDS, Spent
+from ablation.report.post.cost import KINDS, Money, Spent
 from ablation.report.post.document import (
     Block,
     Cell,
@@ -181,15 +181,20 @@ def _cost(study: Study) -> list[Block]:
         )
     columns = (Column("what", False), Column("stages or updates"), Column("rollouts"), Column("tokens"), Column("seconds"))
     note = (
-        "tokens: sampled ones; of training, those in a forward and backward pass. Prompts are left out. seconds: of a stage "
+        "tokens: sampled ones; of training, those with a weight. Prompts are left out. seconds: of a stage "
         "that was interrupted, those of the session that finished it."
     )
     table = Table("cost", "What the run took, as its journal tells.", columns, tuple(rows), (note,), latex=False)
     facts: list[tuple[str, Parts]] = []
     for place, seconds in cost.devices.items():
-        trace = study.traces.report(pointer("cost", "devices", place), journal, "events with seconds", "summed, in seconds")
-        hours = num(f"{seconds / 3600:.2f} hours", trace)
-        facts.append(("device time", (hours, f" ({duration(seconds)}) of sampling and training on {place}")))
+        if seconds:
+            trace = study.traces.report(pointer("cost", "devices", place), journal, "events with seconds", "summed, in seconds")
+            hours = num(f"{seconds / 3600:.2f} hours", trace)
+            facts.append(("device time", (hours, f" ({duration(seconds)}) of sampling and training on {place}")))
+    if cost.service_seconds:
+        trace = study.traces.report(pointer("cost", "service_seconds"), journal, "events with seconds", "summed, in seconds")
+        hours = num(f"{cost.service_seconds / 3600:.2f} hours", trace)
+        facts.append(("service time", (hours, " in which a training service sampled and trained; it is paid by tokens")))
     if cost.wall_seconds is not None:
         trace = study.traces.report(pointer("cost", "wall_seconds"), journal, "first and last event", "in seconds")
         span = num(f"{cost.wall_seconds:,.0f} s", trace)
@@ -198,5 +203,48 @@ def _cost(study: Study) -> list[Block]:
         facts.append(
             ("taken over", (f"{cost.reused:,} rollouts of references came from an earlier comparison and cost nothing",))
         )
-    facts.append(("money", ("The plan names no prices, so nothing is said in money.",)))
-    return [table, Facts(tuple(facts))]
+    if study.money is None:
+        facts.append(("money", ("The plan names no prices, so nothing is said in money.",)))
+        return [table, Facts(tuple(facts))]
+    return [table, Facts(tuple(facts)), *_money(study, study.money)]
+
+
+def _money(study: Study, found: Money) -> list[Block]:
+    """What was spent by the plan's prices: a row for each product, and their sum."""
+    rows: list[tuple[Cell, ...]] = []
+    for place, one in enumerate(found.bill.charges):
+        files = ["journal.jsonl", *(["*/*/*/part-*.parquet"] if one.what in ("prefill", "sample") else [])]
+        at = pointer("cost", "money", "charges", place, "shown")
+        trace = study.traces.report(at, files, _COUNTED.get(one.what, "events with seconds"), one.formula)
+        shown = one.as_json()["shown"]
+        rows.append((Cell(one.what), Cell(one.formula), num(shown, trace) if one.amount is not None else Cell(shown, trace)))
+    at = pointer("cost", "money", "shown")
+    trace = study.traces.report(at, ["plan.yaml", "journal.jsonl"], "the rows above", "summed before they are rounded")
+    rows.append((Cell("all"), Cell("the sum of the rows above"), Cell(found.bill.words, trace)))
+    notes = ["Prices are the plan's, sums are decimal and exact; an hour is rounded to a billionth of the currency."]
+    if found.bill.unpriced:
+        notes.append(f"The plan has no price for {', '.join(found.bill.unpriced)}: not counted.")
+    if found.tokens:
+        notes.append(
+            "prefill: the prompt of every rollout that is there, and what was scored alone. train: prompts included. Storage and "
+            "work that was lost with a killed runner are not counted."
+        )
+    if found.upper:
+        notes.append(f"{found.upper:,} updates do not say how many tokens were trained on; all of their rollouts are counted.")
+    if found.imported:
+        notes.append(f"{found.imported:,} rollouts were sampled elsewhere and are not priced.")
+    if any((event.get("machine") or {}).get("server") for event in study.events if event.get("event") == "model_loaded"):
+        notes.append("The devices of the vLLM server that sampled are not in the journal, so they are not priced.")
+    if study.cost.kinds.get("command"):
+        notes.append("Commands of external arms are priced by the device that the run had; what else they used is not known.")
+    columns = (Column("what", False), Column("quantity and price", False), Column("money"))
+    caption = "What the run cost by the plan's own prices."
+    return [Table("money", caption, columns, tuple(rows), tuple(notes))]
+
+
+_COUNTED = {
+    "prefill": "prompt_length of every rollout, scored_tokens of events update_trained",
+    "sample": "token_ids of every rollout",
+    "train": "trained_tokens of events update_trained",
+}
+"""Kind of token -> which rows it is summed from."""

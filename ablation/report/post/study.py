@@ -12,7 +12,7 @@ from ablation.plan.lock import LockedPlan
 from ablation.plan.model import Plan
 from ablation.plan.proofs import Proof
 from ablation.power.power import Power
-from ablation.report.post.cost import RunCost, run_cost
+from ablation.report.post.cost import Money, RunCost, run_cost, run_money, services_of
 from ablation.report.post.curves import Curves, Point
 from ablation.report.post.document import Label, Tone
 from ablation.report.post.flow import Flow, flow
@@ -48,6 +48,8 @@ class Study:
     warnings: Sequence[str] = ()
     """What the lock differs in from now, and what is odd about the run."""
     cost: RunCost = field(default_factory=RunCost)
+    money: Money | None = None
+    """By the plan's prices; None: it names none."""
 
     @cached_property
     def content(self) -> dict[str, Any]:
@@ -84,7 +86,7 @@ class Study:
             "labels": self.content["labels"],
             "curves": [one.as_json() for one in self.points],
             "flow": self.flow.as_json(),
-            "cost": self.cost.as_json(),
+            "cost": self.cost.as_json() | {"money": None if self.money is None else self.money.as_json()},
             "environments": self.environments,
         }
 
@@ -120,6 +122,7 @@ def study_of_run(
     plan = locked.plan
     drift = Curves(root, locked)
     audit = audit_run(root, locked, families=list(plan.families), arms=list(plan.arms), seen=drift.take)
+    cost = run_cost(events, services_of(root, events))
     return Study(
         plan=plan,
         verdict=verdict,
@@ -135,7 +138,8 @@ def study_of_run(
         points=list(drift.points()),
         path=root,
         warnings=[*locked.warnings, *warnings],
-        cost=run_cost(events),
+        cost=cost,
+        money=run_money(plan.prices, cost, events, root),
     )
 
 

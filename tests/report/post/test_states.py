@@ -186,7 +186,7 @@ def test_what_a_run_took_is_summed_from_its_journal():
 
 
 def test_names_of_devices_and_kinds():
-    assert device_of({}) == "a processor" and device_of({"cpu": "Xeon", "threads": 2}) == "Xeon, 2 threads"
+    assert device_of({}).words == "a processor" and device_of({"cpu": "Xeon", "threads": 2}).words == "Xeon, 2 threads"
     assert [kind_of(one) for one in ("main/C/update-12", "main/C/readout", "main/N/check-4", "evaluations/main/N@5/subject")] == [
         "update",
         "readout",
