@@ -1,0 +1,1 @@
+"""From a checkpoint to a model without an adapter: merged tensor by tensor, checked, and only then named as finished."""

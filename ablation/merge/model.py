@@ -1,0 +1,123 @@
+"""A model as transformers loads it from disk, with or without an adapter: its logprobs of given tokens, and rollouts of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from peft import PeftModel
+from safetensors import SafetensorError
+from transformers import AutoModelForCausalLM
+from transformers.utils import logging as transformers_logging
+
+from ablation.errors import UsageError
+from ablation.policy.base import SampledTokens, SampleRequest, ScoreRow
+from ablation.policy.decoding import Decoding, decode
+from ablation.policy.loading import DTYPES, free_memory
+from ablation.policy.packing import micro_batches, pad
+from ablation.policy.scoring import hidden_states, token_logprobs
+
+BATCH_TOKENS = 4096
+"""Tokens that are scored in one pass, padding counted; a longer text goes alone."""
+START = "start"
+# What transformers, peft and safetensors raise for files that they cannot use.
+UNUSABLE = (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError, ImportError, SafetensorError)
+transformers_logging.disable_progress_bar()
+
+
+class Loaded:
+    """One model in memory. `close` lets go of it."""
+
+    def __init__(self, folder: Path, dtype: str, adapter: Path | None = None, gguf: str | None = None) -> None:
+        """`dtype`: of the plan. `gguf`: the file in `folder` that has the weights, which are made whole again.
+
+        Raises `UsageError` if the folder cannot be loaded, or a weight is not in its files.
+        """
+        options: dict[str, Any] = {} if gguf is None else {"gguf_file": gguf}
+        transformers_logging.set_verbosity_error()
+        try:
+            causal, loaded = AutoModelForCausalLM.from_pretrained(
+                folder,
+                dtype=DTYPES[dtype],
+                attn_implementation="sdpa",
+                local_files_only=True,
+                output_loading_info=True,
+                **options,
+            )
+            self.model: Any = causal if adapter is None else PeftModel.from_pretrained(causal, str(adapter))
+        except UNUSABLE as error:
+            reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+            raise UsageError(f"{folder if adapter is None else adapter}: cannot be loaded: {reason}") from error
+        lost = sorted(map(str, [*loaded["missing_keys"], *loaded["mismatched_keys"]]))
+        if lost:
+            raise UsageError(f"{folder}: {len(lost)} weights are not in its files, for instance {lost[0]}")
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.model.to(self.device).eval()
+        self.causal = causal
+        self.adapted = adapter is not None
+
+    @contextmanager
+    def without_adapter(self) -> Iterator[None]:
+        """The base alone, as peft gives it."""
+        with self.model.disable_adapter():
+            yield
+
+    @contextmanager
+    def with_other(self, adapter: Path) -> Iterator[None]:
+        """Another adapter on the same base."""
+        try:
+            self.model.load_adapter(str(adapter), START)
+        except UNUSABLE as error:
+            raise UsageError(f"{adapter}: cannot be loaded: {error}") from error
+        self.model.set_adapter(START)
+        try:
+            yield
+        finally:
+            self.model.set_adapter("default")
+            self.model.delete_adapter(START)
+
+    def score(self, rows: Sequence[ScoreRow]) -> list[np.ndarray]:
+        """Raw logprobs (float64, nats) of each row's tokens."""
+        scored: list[np.ndarray] = [np.zeros(0)] * len(rows)
+        head = self.causal.get_output_embeddings()
+        for batch in micro_batches(list(rows), BATCH_TOKENS, share=False):
+            packed = pad([rows[index] for index in batch], self.device)
+            with torch.no_grad():
+                hidden_UD = hidden_states(self.causal.base_model, packed)
+            found_K = token_logprobs(hidden_UD, head, packed, self.vocabulary).double().cpu().numpy()
+            ends = np.cumsum([len(rows[index].token_ids) for index in batch])
+            for index, piece in zip(batch, np.split(found_K, ends[:-1]), strict=True):
+                scored[index] = piece
+        return scored
+
+    def sample(self, requests: list[SampleRequest], decoding: Decoding) -> list[SampledTokens]:
+        """One rollout for each request, by the seeds alone."""
+        return decode(self._next_token_logits, self.layers, requests, decoding, self.device, None)
+
+    def _next_token_logits(self, ids_BL, mask_B1LK, position_ids_BL, cache) -> torch.Tensor:
+        hidden_BLD = self.causal.base_model(
+            input_ids=ids_BL, attention_mask=mask_B1LK, position_ids=position_ids_BL, past_key_values=cache, use_cache=True
+        ).last_hidden_state
+        return self.causal.get_output_embeddings()(hidden_BLD[:, -1])
+
+    @property
+    def layers(self) -> int:
+        return self.causal.config.get_text_config().num_hidden_layers
+
+    @property
+    def vocabulary(self) -> int:
+        return self.causal.config.get_text_config().vocab_size
+
+    @property
+    def tied(self) -> bool:
+        """Whether output layer and input embedding are one matrix in memory."""
+        head = getattr(self.causal.get_output_embeddings(), "base_layer", self.causal.get_output_embeddings())
+        return head.weight.data_ptr() == self.causal.get_input_embeddings().weight.data_ptr()
+
+    def close(self) -> None:
+        del self.model, self.causal
+        free_memory()
