@@ -29,6 +29,7 @@ def rate(
     """
     from ablation.blind.known import check_rater_is_blind
     from ablation.blind.ratings import PERSON, Reply, check_open, check_way
+    from ablation.errors import UsageError
 
     found = find_comparison(name, subject, plan, run)
     state = found.state(check=True)
@@ -39,14 +40,21 @@ def rate(
     keep, left = found.add(rater), state.open(rater, PERSON)
     if left and not _begin(state.batch.kind):
         left = []
-    for place, (number, _) in enumerate(left, start=1):
+    for place, (number, order) in enumerate(left, start=1):
         item = state.batch.item(number)
         assert item is not None
+        if (number, order) not in found.state().open(rater, PERSON):
+            continue  # rated meanwhile in a browser, under the same name
         _show(item, f"{place} of {len(left)} that are open")
         values = _answers(item)
         if values is None:
             break
-        keep([Reply(number, values, PERSON)])
+        try:
+            keep([Reply(number, values, PERSON)])
+        except UsageError as error:
+            if (number, order) in found.state().open(rater, PERSON):
+                raise
+            typer.echo(f"{error.message}: that rating counts, and this one was not kept", err=True)
     _end(found, rater, as_json)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import re
 import secrets
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
@@ -32,6 +33,7 @@ HEADERS = {
     "x-frame-options": "DENY",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
+_HOST = re.compile(r"(\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(:[0-9]{1,5})?")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -64,7 +66,8 @@ class Guard:
             return await self.app(scope, receive, send)
         if scope["type"] != "http":
             return None
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        pairs = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in scope["headers"]]
+        headers = dict(pairs)
 
         async def carried(message: dict[str, Any]) -> None:
             if message["type"] == "http.response.start":
@@ -73,6 +76,9 @@ class Guard:
                 message = message | {"headers": own + more}
             await send(message)
 
+        names = [name for name, _ in pairs]
+        if any(names.count(one) > 1 for one in ("host", "origin", "sec-fetch-site")):  # which of them would count?
+            return await _say(carried, 400, "A header that can be there once is there twice, so nothing was done.")
         refused = self._refused(scope, headers)
         if refused is not None:
             return await _say(carried, *refused)
@@ -94,8 +100,10 @@ class Guard:
         return None
 
     def _is_host(self, host: str) -> bool:
-        name = host.lower()
-        name = name[1 : name.find("]")] if name.startswith("[") else name.rpartition(":")[0] if ":" in name else name
+        found = _HOST.fullmatch(host.lower())
+        if found is None:
+            return False
+        name = found["v6"] or found["name"]
         if name in self.names:
             return True
         try:

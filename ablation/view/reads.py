@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from ablation.blind.batch import LABEL_QUESTION, LABEL_WORDS, NEEDED_CHECK, NOT_TOLD, PAIR_QUESTIONS, PAIRS, Item
@@ -112,10 +112,13 @@ class Reads:
     async def answer(self, request: Request) -> Response:
         """What a form says."""
         data = b""
-        async for piece in request.stream():
-            data += piece
-            if len(data) > _BODY:
-                return self._wrong(request, NotTaken("this form is too long, so nothing of it was kept"))
+        try:
+            async for piece in request.stream():
+                data += piece
+                if len(data) > _BODY:
+                    return self._wrong(request, NotTaken("this form is too long, so nothing of it was kept"))
+        except ClientDisconnect:  # half a form, from a browser that is gone
+            return Response(status_code=400)
         try:
             form = dict(parse_qsl(data.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_FIELDS))
         except ValueError:
@@ -283,9 +286,7 @@ class Reads:
             text, hint = "This read cannot be shown now.", "Whoever runs the study sees why in the terminal."
             return self._page(request, "read_wrong", status=409, message=text, hint=hint)
         text = f"{error.message[0].upper()}{error.message[1:]}."
-        return self._page(
-            request, "read_wrong", status=409 if isinstance(error, OldForm) else 404, message=text, hint=error.hint
-        )
+        return self._page(request, "read_wrong", status=409 if isinstance(error, OldForm) else 404, message=text, hint=error.hint)
 
 
 def _same(one: str, other: str) -> bool:

@@ -47,6 +47,7 @@ def serve(
         server_header=False,
         date_header=False,
         lifespan="off",
+        ws="none",  # where a package for them is installed it would answer before the guard does
         timeout_graceful_shutdown=1,
     )
     with contextlib.suppress(KeyboardInterrupt):

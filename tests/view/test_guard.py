@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import socket
+import time
 
 import pytest
 from starlette.testclient import TestClient
@@ -11,6 +13,7 @@ from ablation.view.app import create_app
 from ablation.view.guard import HEADERS, is_loopback
 from ablation.view.library import Library
 from tests.view import made
+from tests.view.browser import server
 
 HERE = "http://127.0.0.1:8412"
 
@@ -34,7 +37,26 @@ def test_names_of_this_machine(library, host):
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example:8412", "evil.example", "127.0.0.1.evil.example", "192.0.2.7:8412", "", "[::2]:8412", "127.0.0.2"]
+    "host",
+    [
+        "evil.example:8412",
+        "evil.example",
+        "127.0.0.1.evil.example",
+        "192.0.2.7:8412",
+        "",
+        "[::2]:8412",
+        "127.0.0.2",
+        "[::1].evil.example",
+        "[::1]evil.example:80",
+        "127.0.0.1:80@evil.example",
+        "localhost:evil.example",
+        "evil.example, localhost",
+        "localhost:",
+        "localhost:80:80",
+        "localhost\t",
+        "127.1",
+        "0.0.0.0",
+    ],
 )
 def test_any_other_name_is_refused_before_anything_is_looked_at(library, host):
     answer = client(library).get("/", headers={"host": host})
@@ -95,6 +117,22 @@ def test_a_form_of_another_page_is_refused(library, headers):
     assert client(library).post("/read/1", data={"what": "begin"}, headers=headers).status_code == 403
 
 
+@pytest.mark.parametrize(
+    "twice",
+    [
+        ("host", "evil.example", "127.0.0.1:8412"),
+        ("origin", "http://evil.example", HERE),
+        ("sec-fetch-site", "none", "same-origin"),
+    ],
+)
+def test_a_header_that_is_there_twice_is_refused(library, twice):
+    """Servers differ in which of them counts."""
+    name, *values = twice
+    for pair in (values, values[::-1]):
+        answer = client(library).post("/read/1", headers=[(name, one) for one in pair])
+        assert answer.status_code == 400 and "twice" in answer.text
+
+
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
 def test_there_is_nothing_else_to_do(library, method):
     assert client(library).request(method, "/").status_code == 405
@@ -121,3 +159,26 @@ def test_hosts_that_only_this_machine_reaches():
 def test_a_cookie_that_is_none_of_ours_is_no_token(library, cookie):
     answer = client(library, token="s3cret-token").get("/", headers={"cookie": cookie.encode("latin-1")})
     assert answer.status_code == 403 and answer.headers["content-security-policy"] == HEADERS["content-security-policy"]
+
+
+def test_what_no_browser_of_ours_sends_to_a_real_server(library, tmp_path):
+    """Half a form, an upgrade to a socket, a host in the request line: an answer, no traceback and nothing done."""
+    with server(library.place, cache=tmp_path) as address:  # it fails if the server says `Traceback`
+        port = int(address.rstrip("/").rpartition(":")[2])
+
+        def ask(text: str) -> str:
+            with socket.create_connection(("127.0.0.1", port), timeout=20) as line:
+                line.sendall(text.replace("\n", "\r\n").encode())
+                return line.recv(65536).decode()
+
+        here = f"Host: 127.0.0.1:{port}\nConnection: close\n"
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as line:
+            line.sendall(f"POST /read/1 HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Length: 100\r\n\r\nform=".encode())
+            time.sleep(0.3)
+        key = "Upgrade: websocket\nSec-WebSocket-Version: 13\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\n\n"
+        upgraded = ask(f"GET /studies HTTP/1.1\nHost: evil.example\nConnection: Upgrade\n{key}")
+        assert upgraded.startswith("HTTP/1.1 421") and "content-security-policy" in upgraded
+        assert ask(f"GET http://evil.example/studies HTTP/1.1\n{here}\n").startswith("HTTP/1.1 ")
+        assert ask(f"HEAD /read HTTP/1.1\n{here}\n").startswith("HTTP/1.1 200")
+        assert ask(f"GET /studies?{'a=b&' * 15000} HTTP/1.1\n{here}\n").startswith("HTTP/1.1 ")
+        time.sleep(0.3)

@@ -6,8 +6,12 @@ import shutil
 import threading
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from ablation.blind import ratings
+from ablation.cli import blind_rate
+from ablation.cli.blind import app as blind_app
 from ablation.files import DiskError
 from ablation.rollouts import journal_chain
 from ablation.rollouts.journal_chain import check_journal
@@ -154,3 +158,29 @@ def test_a_run_that_goes_while_it_is_rated_tells_nothing(read, gone, monkeypatch
         assert answer.status_code in (404, 409) and "bug" not in answer.text
         for word in (SUBJECT, "held-out", str(run.root)):
             assert word not in answer.text
+
+
+@pytest.mark.parametrize("meanwhile", [(1, 2), (1, 2, 3, 4)])
+def test_one_rater_in_the_terminal_and_in_a_browser_at_once(read, monkeypatch, meanwhile):
+    """Pair 1 is on the screen of both: the one that was kept first counts, and the terminal goes on with what is open."""
+    client = browser(read[0])
+    asked = []
+
+    def and_meanwhile(item):
+        if not asked:
+            page = begin(client)
+            for _ in meanwhile:
+                page = rate(client, page)
+        asked.append(item.number)
+        return dict.fromkeys(item.fields, True)
+
+    monkeypatch.setattr(blind_rate, "_answers", and_meanwhile)
+    app = typer.Typer()
+    app.add_typer(blind_app, name="blind")
+    done = CliRunner().invoke(app, ["blind", "rate", "--subject", SUBJECT, "--rater", "ann"], input="y\n")
+    assert done.exit_code == 0, done.output
+    assert asked == [1, *(one for one in (2, 3, 4) if one not in meanwhile)]
+    assert "item 1 was rated by `ann` before: that rating counts" in done.stderr
+    said = state(read).ratings["ann"].replies
+    assert sorted(one.item for one in said) == [1, 2, 3, 4]
+    assert next(one for one in said if one.item == 1).values["x_missing_checks"] is False  # the browser's
