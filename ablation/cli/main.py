@@ -16,6 +16,7 @@ from ablation.cli import (
     arms,
     audit,
     blind,
+    compare,
     doctor,
     evaluate,
     grade,
@@ -71,6 +72,7 @@ app.add_typer(plan.app, name="plan")
 app.add_typer(arms.app, name="arms")
 app.add_typer(audit.app, name="audit")
 app.add_typer(blind.app, name="blind")
+app.command("compare")(compare.compare)
 app.command("doctor")(doctor.doctor)
 app.command("evaluate")(evaluate.evaluate)
 app.command("grade")(grade.grade)

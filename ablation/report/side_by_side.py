@@ -1,0 +1,172 @@
+"""Runs of one locked plan beside each other: what each backend made of it, and how far its sampler was from its trainer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ablation.errors import UsageError
+from ablation.files import parse_json
+from ablation.plan.model import Plan
+from ablation.report.post.cost import device_of, run_cost
+from ablation.rollouts.folder import RunFolder
+from ablation.rollouts.journal_chain import read_journal
+from ablation.rollouts.stage import Stage
+from ablation.rollouts.store import read_stage, stage_is_complete
+from ablation.study.run_folder import own_plan, refuse_special_files
+from ablation.verdict.model import Verdict
+from ablation.verdict.run import judge_run
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """Trainer's against sampler's logprobs on the weighted tokens of all updates of all arms (nats)."""
+
+    tokens: int
+    mean: float
+    """Mean absolute difference, over the tokens of all updates."""
+    p99: float
+    """The largest 99th percentile of an update."""
+    outside: float
+    """Share of tokens whose ratio trainer/sampler is more than 10% off 1."""
+
+    def as_json(self) -> dict[str, Any]:
+        return {"tokens": self.tokens, "mean_absolute": self.mean, "p99_absolute": self.p99, "outside_10_percent": self.outside}
+
+
+@dataclass(frozen=True)
+class RunOfPlan:
+    """One run folder."""
+
+    root: Path
+    engine: dict[str, Any]
+    """What sampled its first sweep; empty where there is none."""
+    devices: tuple[str, ...]
+    verdict: Verdict
+    mismatch: Mismatch | None
+    """None: no update of this program is there."""
+    before: float | None
+    """Mean absolute difference in the last proof before training (nats); None for a sampler that is the trainer."""
+    same: float | None
+    """Share of the first sweep's rollouts whose tokens are those of the first run; None where one of them has no sweep."""
+    rollouts: int
+    tokens: int
+    seconds: float
+
+    @property
+    def backend(self) -> str:
+        return str(self.engine.get("name", "nothing yet"))
+
+    @property
+    def version(self) -> str:
+        """Of what samples."""
+        name = "torch" if self.backend == "local" else self.backend
+        return f"{name} {self.engine[name]}" if name in self.engine else "unknown"
+
+    def as_json(self) -> dict[str, Any]:
+        found = self.verdict.as_json()
+        return {
+            "run": str(self.root),
+            "backend": self.backend,
+            "engine": self.engine,
+            "devices": list(self.devices),
+            "label": found["label"],
+            "labels": found["labels"],
+            "arms": {f"{one['family']}/{one['arm']}": one["label"] for one in found["arms"]},
+            "rules": {one.name: {rule.rule.name: rule.as_json() for rule in one.rules} for one in self.verdict.arms},
+            "mismatch": None if self.mismatch is None else self.mismatch.as_json(),
+            "mismatch_before_training": self.before,
+            "same_rollouts_as_first": self.same,
+            "rollouts": self.rollouts,
+            "tokens": self.tokens,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def runs_of_one_plan(roots: Sequence[Path]) -> tuple[Plan, str, list[RunOfPlan]]:
+    """(the plan, its digest, each run). Raises `UsageError` unless all are runs of one locked plan, byte for byte."""
+    if len({root.resolve() for root in roots}) < len(roots):
+        raise UsageError("a run folder is named twice: name each once")
+    for root in roots:
+        refuse_special_files(root)
+    plans = [own_plan(root) for root in roots]
+    first = plans[0]
+    for root, one in zip(roots, plans, strict=True):
+        if (one.digest, one.bytes_sha256) != (first.digest, first.bytes_sha256):
+            raise UsageError(
+                f"{root}: is a run of another plan ({one.digest[:12]}) than {roots[0]} ({first.digest[:12]})",
+                hint="Only runs of one locked plan can be compared; `policy.also` names the backends that it may be run with.",
+            )
+    runs: list[RunOfPlan] = []
+    sweep: Stage | None = None
+    for root, one in zip(roots, plans, strict=True):
+        own = _first_sweep(root, one.plan)
+        sweep = own if not runs else sweep
+        runs.append(_run(root, one, own, sweep))
+    return first.plan, first.digest, runs
+
+
+def _run(root: Path, locked: Any, own: Stage | None, first: Stage | None) -> RunOfPlan:
+    events = list(read_journal(RunFolder(root).journal)) if RunFolder(root).journal.is_file() else []
+    loaded = [event for event in events if event.get("event") == "model_loaded"]
+    proofs = [event["preflight"] for event in loaded if isinstance(event.get("preflight"), dict)]
+    cost = run_cost(events)
+    return RunOfPlan(
+        root=root,
+        engine={} if own is None else own.info.engine,
+        devices=tuple(dict.fromkeys(device_of(event.get("environment") or {}).words for event in loaded)),
+        verdict=judge_run(root, locked, None),
+        mismatch=_mismatch(root, locked.plan),
+        before=proofs[-1].get("mismatch") if proofs else None,
+        same=None if own is None or first is None else same_rollouts(own, first),
+        rollouts=cost.sampled.rollouts,
+        tokens=cost.sampled.tokens,
+        seconds=cost.seconds,
+    )
+
+
+def _first_sweep(root: Path, plan: Plan) -> Stage | None:
+    folder = RunFolder(root).sweep(plan.main_family)
+    return read_stage(folder) if stage_is_complete(folder) else None
+
+
+def same_rollouts(one: Stage, other: Stage) -> float:
+    """Share of the rollouts of `one` whose tokens are the same in `other`, cell by cell and draw by draw."""
+    there = {(other.problem[row], other.effort[row], int(other.index[row])): row for row in range(len(other))}
+    same = 0
+    for row in range(len(one)):
+        place = there.get((one.problem[row], one.effort[row], int(one.index[row])))
+        same += place is not None and np.array_equal(_tokens(one, row), _tokens(other, place))
+    return same / len(one) if len(one) else math.nan
+
+
+def _tokens(stage: Stage, row: int) -> np.ndarray:
+    return stage.token_ids[stage.offsets[row] : stage.offsets[row + 1]]
+
+
+def _mismatch(root: Path, plan: Plan) -> Mismatch | None:
+    run, steps = RunFolder(root), []
+    for family in plan.families:
+        for arm in plan.arms:
+            for k in range(1, plan.training.updates + 1):
+                path = run.audit(family, arm, k)
+                step = parse_json(path.read_bytes()).get("step") if path.is_file() else None
+                if isinstance(step, dict) and step.get("mismatch") and step.get("weighted_tokens"):
+                    steps.append((step["weighted_tokens"], step["mismatch"]))
+    if not steps:
+        return None
+    tokens = sum(count for count, _ in steps)
+    mean, outside = (
+        sum(count * _known(found[name]) for count, found in steps) / tokens
+        for name in ("mean_absolute", "share_ratio_outside_10_percent")
+    )
+    return Mismatch(tokens, mean, max(_known(found["p99_absolute"]) for _, found in steps), outside)
+
+
+def _known(value: float | None) -> float:
+    return math.nan if value is None else value

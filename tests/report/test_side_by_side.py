@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from ablation.errors import UsageError
+from ablation.report.side_by_side import runs_of_one_plan, same_rollouts
+from ablation.report.side_by_side_page import pages
+from ablation.rollouts.folder import RunFolder
+from ablation.rollouts.store import read_stage
+from tests.study.mini import ROOT, ablation, mini_tree, write_plan
+
+RECORDS = ROOT / "runs" / "records"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    """A finished run of a plan that names two backends."""
+    folder = tmp_path_factory.mktemp("side-by-side")
+    write_plan(folder, mini_tree() | {"policy": {"backend": "local", "also": ["vllm"]}})
+    assert ablation(folder, "plan", "lock", "plans/mini.yaml").returncode == 0
+    done = ablation(folder, "run", "--all")
+    assert done.returncode == 0, done.stderr
+    return folder / "runs" / "mini"
+
+
+def test_a_copy_of_a_run_says_the_same_and_is_the_same(run, tmp_path):
+    copy = shutil.copytree(run, tmp_path / "again")
+    plan, digest, found = runs_of_one_plan([run, copy])
+    assert (plan.name, len(digest)) == ("mini", 64)
+    assert [one.same for one in found] == [1.0, 1.0]
+    assert found[0].verdict == found[1].verdict
+    assert found[0].backend == "local" and found[0].before is None
+
+
+def test_the_mismatch_is_that_of_the_updates_weighted_by_their_tokens(run, tmp_path):
+    copy = shutil.copytree(run, tmp_path / "again")
+    steps = [json.loads(path.read_bytes())["step"] for path in sorted(run.glob("*/*/update-*/audit.json"))]
+    assert len(steps) == 8  # two arms in two families, two updates each
+    tokens = [step["weighted_tokens"] for step in steps]
+    expected = sum(n * step["mismatch"]["mean_absolute"] for n, step in zip(tokens, steps, strict=True)) / sum(tokens)
+    found = runs_of_one_plan([run, copy])[2][0].mismatch
+    assert found.mean == pytest.approx(expected, rel=1e-12)
+    assert found.tokens == sum(tokens)
+    assert found.p99 == max(step["mismatch"]["p99_absolute"] for step in steps)
+
+
+def test_rollouts_are_the_same_if_every_token_is(run):
+    sweep = read_stage(RunFolder(run).sweep("main"))
+    changed = sweep.token_ids.copy()
+    changed[sweep.offsets[3]] += 1  # one token of the fourth of 24 rollouts
+    assert same_rollouts(replace(sweep, token_ids=changed), sweep) == 23 / 24
+    assert same_rollouts(sweep, sweep) == 1.0
+    assert same_rollouts(sweep, read_stage(RunFolder(RECORDS / "smollm2").sweep("main"))) == 0.0
+
+
+def printed(found) -> str:
+    console = Console(width=80, color_system=None)
+    with console.capture() as capture:
+        for part in pages(*found):
+            console.print(part)
+    return capture.get()
+
+
+def test_the_page_says_where_runs_differ_and_fits_80_columns(run, tmp_path):
+    copies = [shutil.copytree(run, tmp_path / name) for name in ("b", "c", "d", "e")]
+    plan, digest, runs = runs_of_one_plan([run, *copies])
+    text = printed((plan, digest, runs))
+    assert max(map(len, text.splitlines())) <= 80
+    assert f"All 5 runs say {runs[0].verdict.label}; every arm has the same label in each." in " ".join(text.split())
+    first, *others = runs[1].verdict.arms
+    other = replace(
+        runs[1], verdict=replace(runs[1].verdict, label="REPLICATED", arms=[replace(first, label="DAMAGED"), *others])
+    )
+    text = " ".join(printed((plan, digest, [runs[0], other])).split())
+    assert f"The runs differ: {runs[0].verdict.label}, REPLICATED; arms with different labels: {first.name}." in text
+
+
+def test_runs_of_two_plans_are_not_compared(run):
+    with pytest.raises(UsageError, match="is a run of another plan"):
+        runs_of_one_plan([run, RECORDS / "smollm2"])
+    with pytest.raises(UsageError, match="named twice"):
+        runs_of_one_plan([run, run / ".." / run.name])
+
+
+def test_as_a_command(run, tmp_path):
+    copy = shutil.copytree(run, tmp_path / "again")
+    done = ablation(run.parents[1], "compare", str(run), str(copy), "--json")
+    content = json.loads(done.stdout)
+    assert [one["backend"] for one in content["runs"]] == ["local", "local"]
+    assert content["runs"][0]["rules"] == content["runs"][1]["rules"]
+    one = ablation(run.parents[1], "compare", str(run))
+    assert one.returncode == 2 and "two run folders or more" in one.stderr
+    unfinished = tmp_path / "unfinished"
+    unfinished.mkdir()
+    for name in ("plan.yaml", "plan.lock", "problems.jsonl", "journal.jsonl"):
+        shutil.copy(run / name, unfinished / name)
+    text = " ".join(ablation(run.parents[1], "compare", str(run), str(unfinished)).stdout.split())
+    assert f"The runs differ: {content['runs'][0]['label']}, INCOMPLETE; arms with different labels: main/C," in text
