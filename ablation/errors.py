@@ -78,6 +78,10 @@ class EngineFailed(IncompleteError):
     """The engine that samples died, hung, or gave back less than was asked for; what it was asked can be asked again."""
 
 
+class ProcessesFailed(IncompleteError):
+    """A process of those that score and train together died, hung or failed; the run goes on from what is on disk."""
+
+
 class LabelMismatch(AblationError):
     """The verdict is another label than the one that `--expect` named."""
 

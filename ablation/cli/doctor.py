@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from ablation.cli.fit import echo
-from ablation.cli.machine_options import Backend, Server, ServerFolder, Turns
+from ablation.cli.machine_options import Backend, Processes, Server, ServerFolder, Turns
 
 
 def doctor(
@@ -18,6 +18,7 @@ def doctor(
     turns: Turns = None,
     server: Server = None,
     server_folder: ServerFolder = None,
+    processes: Processes = None,
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout; everything else goes to stderr."),
 ) -> None:
     """Load the plan's model and engine as a run would, and prove that they agree. Nothing is written.
@@ -38,7 +39,7 @@ def doctor(
     path = choose_plan(plan)
     loaded = checked_plan(path)
     chosen = on_backend(loaded.plan, choose_backend(loaded.plan, path, policy) or loaded.plan.policy.backend)
-    machine = this_machine(chosen.policy, turns, server, server_folder)
+    machine = this_machine(chosen.policy, turns, server, server_folder, processes)
     lacking = missing_resources(loaded)
     if lacking:
         raise UsageError("\n".join(f"{path}: {line}" for line in lacking))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ablation.cli.complete import sets, subjects
-from ablation.cli.machine_options import Backend, Server, ServerFolder, Turns
+from ablation.cli.machine_options import Backend, Processes, Server, ServerFolder, Turns
 
 if TYPE_CHECKING:
     from ablation.study.evaluate import Compared
@@ -36,6 +36,7 @@ def evaluate(
     turns: Turns = None,
     server: Server = None,
     server_folder: ServerFolder = None,
+    processes: Processes = None,
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout when done; progress on stderr."),
 ) -> None:
     """Sample a checkpoint and the start on a set of the plan, in one session and the same seeds. The same command goes on where a
@@ -51,8 +52,8 @@ def evaluate(
     from ablation.plan.deviations import deviations_path, read_deviations
     from ablation.plan.model import START
     from ablation.rollouts.comparisons import in_words
-    from ablation.study.evaluate_sets import find_set
     from ablation.study.chosen import chosen_run
+    from ablation.study.evaluate_sets import find_set
     from ablation.study.machine import this_machine
     from ablation.study.run_folder import run_root
     from ablation.study.workspace import gate
@@ -62,7 +63,7 @@ def evaluate(
     locked, root = chosen_run(gate(choose_plan(plan)), policy, run_folder)
     if root != run_root(locked, None):
         run_folder = root  # printed commands need it
-    machine = this_machine(locked.plan.policy, turns, server, server_folder)
+    machine = this_machine(locked.plan.policy, turns, server, server_folder, processes)
     find_set(locked, set_name)
     need_local_extra()
     from ablation.study.evaluate import evaluate as compare

@@ -23,6 +23,15 @@ Turns = Annotated[
         help="How vLLM and the trainer share a device: together, restart, sleep or auto. Else ABLATION_TURNS, else auto.",
     ),
 ]
+Processes = Annotated[
+    int | None,
+    typer.Option(
+        "--processes",
+        metavar="N",
+        help="Divide the model that is trained over N processes, each with a GPU of its own where there are GPUs. Else "
+        "ABLATION_PROCESSES, else 1.",
+    ),
+]
 Server = Annotated[
     str | None,
     typer.Option("--server", metavar="URL", help="The vLLM server of `policy.vllm.engine: server`. Else ABLATION_VLLM_SERVER."),

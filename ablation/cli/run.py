@@ -14,7 +14,7 @@ import typer
 
 from ablation.cli.complete import arms, families, trackers
 from ablation.cli.json_errors import print_json_error
-from ablation.cli.machine_options import Backend, Server, ServerFolder, Turns
+from ablation.cli.machine_options import Backend, Processes, Server, ServerFolder, Turns
 from ablation.cli.track import TRACK_HELP
 
 
@@ -35,6 +35,7 @@ def run(
     turns: Turns = None,
     server: Server = None,
     server_folder: ServerFolder = None,
+    processes: Processes = None,
     track: list[str] = typer.Option([], "--track", metavar="TRACKER", help=TRACK_HELP, autocompletion=trackers),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout when done; progress on stderr."),
 ) -> None:
@@ -67,7 +68,7 @@ def run(
     locked, root = chosen_run(locked, policy, run_folder)
     if root != run_root(locked, None):
         run_folder = root  # printed commands need it
-    machine = this_machine(locked.plan.policy, turns, server, server_folder)
+    machine = this_machine(locked.plan.policy, turns, server, server_folder, processes)
     if arm is not None and arm not in locked.plan.arms:
         raise UsageError(f"{locked.path}: there is no arm `{arm}`; its arms are {', '.join(locked.plan.arms)}")
     if family is not None and family not in locked.plan.families:

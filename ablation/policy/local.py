@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -108,10 +108,8 @@ class LocalPolicy:
 
     def _load_moments(self, path: Path | None) -> None:
         """From a file, or those of the start adapter."""
-        if path is None:
-            load_start_moments(self.optimizer, self.trainable, self.start_adapter)
-        else:
-            load_moments(self.optimizer, self.trainable, path)
+        load, source = (load_start_moments, self.start_adapter) if path is None else (load_moments, path)
+        load(self.optimizer, self.trainable, source)
 
     def _begin(self, optimizer: Adam | None) -> None:
         if self._base_digest() != self.base_sha256:
@@ -195,7 +193,7 @@ class LocalPolicy:
             numbers_K = np.repeat([numbers[index] for index in batch], [np.count_nonzero(rows[index].weights) for index in batch])
             told.append((*of_tokens, numbers_K))
         trainer_K, entropy_K, sampler_K, numbers_K = (np.concatenate(pieces) for pieces in zip(*told, strict=True))
-        grad_norm = self._gradient_norm()
+        grad_norm = self._gradient_norm(self.trainable)
         stepped = bool(np.isfinite(grad_norm) and np.isfinite(loss))
         if stepped:  # a step on a gradient that is not finite would destroy the weights that the record needs
             clip_gradient(self.trainable, grad_norm, self.adam.max_grad_norm)
@@ -246,11 +244,8 @@ class LocalPolicy:
         if grad_UD is not None:
             hidden_UD.backward(grad_UD)
 
-    def _gradient_norm(self) -> float:
-        return gradient_norm(self.trainable)
-
-    def _all_finite(self, tensors: Iterable[torch.Tensor]) -> bool:
-        return all_finite(tensors)
+    _gradient_norm = staticmethod(gradient_norm)
+    _all_finite = staticmethod(all_finite)
 
     def step_aside(self) -> None:
         """Leave an accelerator's memory to somebody else: weights, adapter and moments go to the host's memory, bit for bit.
@@ -317,6 +312,15 @@ class LocalPolicy:
         self._load_weights(folder, None)
 
     def _load_weights(self, folder: Path, optimizer: Adam | None) -> None:
+        weights = self._agreed(lambda: self._stored_weights(folder))
+        self._begin(optimizer)
+        self.set_weights(weights)
+
+    def _agreed(self, work: Callable[[], Any]) -> Any:
+        """Do what may find that a file cannot be used."""
+        return work()
+
+    def _stored_weights(self, folder: Path) -> dict[str, torch.Tensor]:
         try:
             saved = load_file(folder / ADAPTER_FILE)
         except (OSError, SafetensorError) as error:
@@ -329,8 +333,7 @@ class LocalPolicy:
             weights[name] = fitting(f"{folder / ADAPTER_FILE}: weight `{key}`", saved.pop(key), self.trainable[name])
         if saved:
             raise IntegrityError(f"{folder / ADAPTER_FILE}: unexpected weight `{next(iter(saved))}`")
-        self._begin(optimizer)
-        self.set_weights(weights)
+        return weights
 
     def adapter_sha256(self) -> str:
         """SHA-256 over name and float32 bytes of every adapter weight, in name order."""
@@ -384,9 +387,8 @@ class LocalPolicy:
             weight.copy_(weights[name])
 
     def _base_digest(self) -> str:
-        return self._digest(
-            {name: weight for name, weight in sorted(self.model.named_parameters()) if name not in self.trainable}
-        )
+        base = {name: weight for name, weight in sorted(self.model.named_parameters()) if name not in self.trainable}
+        return self._digest(base)
 
     def _digest(self, tensors: dict[str, torch.Tensor]) -> str:
         return tensors_digest(tensors.items())

@@ -19,6 +19,7 @@ from ablation.study.machine import SERVER_KEY, Machine
 
 if TYPE_CHECKING:
     from ablation.policy.local import LocalPolicy
+    from ablation.policy.sharded.policy import ShardedPolicy
     from ablation.policy.vllm.messages import EngineSettings
     from ablation.policy.vllm.server import ServerClient
     from ablation.study.offline import Offline
@@ -64,18 +65,37 @@ def load_backend(
 
     Whether the prompts fit into the context is looked at as soon as it is known, before what takes long.
     """
-    from ablation.policy.local import LocalPolicy
-
     if plan.policy.vllm is not None:
         need_sampler(plan.policy.vllm.engine)
     offline = _offline(plan, folders, prompts, reporter, machine)
-    trainer = LocalPolicy(plan, folders.base, folders.adapter, folders.end_ids, folders.pad_id)
-    prompts.check_context(trainer.context, plan.sampling.max_tokens)
-    trainer.self_test()
-    record = engine(plan.policy.threads, plan.model.dtype)
-    if plan.policy.backend == "local":
-        return trainer, record, {}
-    return _with_vllm(plan, folders, prompts, reporter, machine, trainer, record, offline)
+    trainer, proof = _trainer(plan, folders, reporter, machine.processes)
+    try:
+        prompts.check_context(trainer.context, plan.sampling.max_tokens)
+        trainer.self_test()
+        record = engine(plan.policy.threads, plan.model.dtype, machine.processes)
+        if plan.policy.backend == "local":
+            return trainer, record, proof
+        policy, record, more = _with_vllm(plan, folders, prompts, reporter, machine, trainer, record, offline)
+        return policy, record, proof | more
+    except BaseException:
+        trainer.close()
+        raise
+
+
+def _trainer(
+    plan: Plan, folders: ModelFolders, reporter: Tells, processes: int
+) -> tuple[LocalPolicy | ShardedPolicy, dict[str, Any]]:
+    """What scores and trains, and what of it belongs into the journal."""
+    arguments = (plan, folders.base, folders.adapter, folders.end_ids, folders.pad_id)
+    if processes == 1:
+        from ablation.policy.local import LocalPolicy
+
+        return LocalPolicy(*arguments), {}
+    from ablation.policy.sharded.policy import ShardedPolicy
+
+    reporter.say(f"starting {processes} processes that hold the model together")
+    trainer = ShardedPolicy(processes, *arguments)
+    return trainer, trainer.record()
 
 
 def _offline(plan: Plan, folders: ModelFolders, prompts: Prompts, reporter: Tells, machine: Machine) -> Offline | None:

@@ -45,7 +45,7 @@ SUMS = 2
 """Goes up when the local policy adds its floating-point sums in another order: the same packages then give other last bits."""
 
 
-def engine(threads: int, dtype: str) -> dict[str, Any]:
+def engine(threads: int, dtype: str, processes: int = 1) -> dict[str, Any]:
     """What can move a float: an arm is never continued under other values than those it began with."""
     import torch
 
@@ -59,6 +59,7 @@ def engine(threads: int, dtype: str) -> dict[str, Any]:
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "dtype": dtype,
         "threads": threads,
+        **({"processes": processes} if processes > 1 else {}),  # left out for one: as in the records made before there were more
     }
 
 

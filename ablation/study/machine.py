@@ -17,11 +17,12 @@ TURNS: tuple[str, ...] = get_args(Turns)
 SERVER_KEY = "ABLATION_VLLM_SERVER_KEY"
 """Only the environment names the key, so that it stands in no shell history, process list or journal."""
 _VARIABLES = {"turns": "ABLATION_TURNS", "server": "ABLATION_VLLM_SERVER", "server_folder": "ABLATION_VLLM_SERVER_FOLDER"}
+_PROCESSES = "ABLATION_PROCESSES"
 
 
 @dataclass(frozen=True)
 class Machine:
-    """How trainer and sampling engine share a device, and where a sampling server is.
+    """How trainer and sampling engine share a device, where a sampling server is, over how many processes the trainer is divided.
 
     `turns`: `together` keeps both in memory, `restart` ends the engine while the trainer works, `sleep` has it give its memory
     back meanwhile, `auto` takes the quickest of them that fits. `server_folder`: a folder that a server reads adapters from.
@@ -30,6 +31,7 @@ class Machine:
     turns: Turns = "auto"
     server: str | None = None
     server_folder: Path | None = None
+    processes: int = 1
 
     def record(self) -> dict[str, Any]:
         """For the journal: no name or password of an address."""
@@ -38,6 +40,7 @@ class Machine:
             "turns": self.turns,
             "server": None if self.server is None else _without_password(self.server),
             "server_folder": folder,
+            "processes": self.processes,
         }
 
 
@@ -49,6 +52,7 @@ def this_machine(
     turns: str | None = None,
     server: str | None = None,
     server_folder: Path | None = None,
+    processes: int | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Machine:
     """What the options of a command say, else the environment, else the defaults.
@@ -76,8 +80,9 @@ def this_machine(
     chosen = values["turns"] or "auto"
     if chosen not in TURNS:
         raise UsageError(f"{names['turns']}: found `{chosen}`; it is one of {', '.join(TURNS)}")
+    count = _processes(policy, processes, found.get(_PROCESSES) or None)
     if not at_server:
-        return Machine(chosen)  # type: ignore[arg-type]
+        return Machine(chosen, processes=count)  # type: ignore[arg-type]
     if values["server"] is None:
         raise UsageError(
             "the plan samples from a vLLM server: say where it is",
@@ -87,7 +92,22 @@ def this_machine(
     folder = values["server_folder"]
     if folder is not None and not Path(folder).is_dir():
         raise UsageError(f"{names['server_folder']}: {folder} is no folder", hint="The server must see it under the same path.")
-    return Machine(chosen, values["server"], None if folder is None else Path(folder).resolve())  # type: ignore[arg-type]
+    return Machine(chosen, values["server"], None if folder is None else Path(folder).resolve(), count)  # type: ignore[arg-type]
+
+
+def _processes(policy: Policy, option: int | None, variable: str | None) -> int:
+    """Over how many the trainer is divided: nothing of it is here with a service that trains."""
+    here = policy.backend in ("local", "vllm")
+    if option is not None and not here:
+        raise UsageError(f"--processes: the plan's `policy.backend` is `{policy.backend}`, which does not train on this machine")
+    if not here:
+        return 1
+    name, value = (_PROCESSES, variable) if option is None else ("--processes", str(option))
+    if value is None:
+        return 1
+    if not value.isascii() or not value.isdigit() or int(value) < 1:
+        raise UsageError(f"{name}: found `{value}`; it is a number of processes, 1 or more")
+    return int(value)
 
 
 def _check_address(name: str, address: str) -> None:

@@ -60,4 +60,22 @@ def test_a_wrong_variable_is_named():
 
 def test_the_record_has_no_password(tmp_path):
     assert Machine("auto", "http://me:secret@host").record()["server"] == "http://...@host"
-    assert Machine(server_folder=tmp_path).record() == {"turns": "auto", "server": None, "server_folder": str(tmp_path)}
+    assert Machine(server_folder=tmp_path).record() == {
+        "turns": "auto",
+        "server": None,
+        "server_folder": str(tmp_path),
+        "processes": 1,
+    }
+
+
+def test_processes_are_those_of_the_option_then_of_the_environment():
+    assert this_machine(LOCAL, processes=3, environment={"ABLATION_PROCESSES": "2"}) == Machine(processes=3)
+    assert this_machine(OFFLINE, environment={"ABLATION_PROCESSES": "2"}) == Machine(processes=2)
+    assert this_machine(LOCAL, environment={"ABLATION_PROCESSES": ""}) == Machine()
+
+
+@pytest.mark.parametrize(("option", "variable"), [(0, None), (-1, None), (None, "0"), (None, "two"), (None, "1.5"), (None, "²")])
+def test_what_is_no_number_of_processes_is_refused(option, variable):
+    environment = {} if variable is None else {"ABLATION_PROCESSES": variable}
+    with pytest.raises(UsageError, match=rf"processes|PROCESSES: found `{option if variable is None else variable}`"):
+        this_machine(LOCAL, processes=option, environment=environment)

@@ -17,6 +17,7 @@ from peft import PeftModel
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial
 
+from ablation.errors import AblationError
 from ablation.plan.model import Plan
 from ablation.plan.model_files import OPTIMIZER_FILE
 from ablation.policy.base import Progress, SampledTokens, SampleRequest, TrainRow
@@ -56,13 +57,28 @@ class RankPolicy(LocalPolicy):
         super().__init__(plan, base, start_adapter, end_ids, pad_id, dtype)
 
     def _load_model(self, base: Path, dtype: torch.dtype | None) -> PeftModel:
-        model = self._light(without_weights(self.plan, base, self.start_adapter, dtype))
-        divide(model, self.mesh)
-        fill(model, base, self.start_adapter, self.device)
-        return model
+        def load() -> PeftModel:
+            model = self._light(without_weights(self.plan, base, self.start_adapter, dtype))
+            divide(model, self.mesh)
+            fill(model, base, self.start_adapter, self.device)
+            return model
+
+        return self._agreed(load)
+
+    def _agreed(self, work: Callable[[], Any]) -> Any:
+        """What one process cannot read none goes on with: the others would wait for it."""
+        found = error = None
+        try:
+            found = work()
+        except (AblationError, OSError) as refused:
+            error = refused
+        for one in gathered(error, self.control):
+            if one is not None:
+                raise one
+        return found
 
     def _load_moments(self, path: Path | None) -> None:
-        super()._load_moments(path)
+        self._agreed(lambda: super(RankPolicy, self)._load_moments(path))
         for weight, state in self.optimizer.state.items():
             for field, value in state.items():
                 if field != "step":
@@ -111,8 +127,8 @@ class RankPolicy(LocalPolicy):
         """Also without a gradient: the layers are gathered, and gradients summed, by all together."""
         hidden_UD.backward(torch.zeros_like(hidden_UD) if grad_UD is None else grad_UD)
 
-    def _gradient_norm(self) -> float:
-        return gradient_norm(self.trainable.values(), self.control)
+    def _gradient_norm(self, weights: dict[str, torch.Tensor]) -> float:
+        return gradient_norm(weights.values(), self.control)
 
     def _all_finite(self, tensors: Iterable[torch.Tensor]) -> bool:
         return finite_everywhere(tensors, self.control)

@@ -1,0 +1,231 @@
+"""Starts the processes that hold one policy together on this machine, asks them, and ends them all when one of them fails."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from ablation.errors import ProcessesFailed
+from ablation.policy.memory import TooSmall
+from ablation.policy.sharded.serve import FAILURE, LOG, PULSE_SECONDS, Answer, Loaded, Told, ToLoad, start
+
+SILENT_SECONDS = 60.0
+"""A process that shows no sign of life for so long is stopped or frozen, whatever it does: a thread of its own gives them."""
+START_SECONDS = 600.0
+"""Before the first sign: Python and torch are imported, on a busy machine perhaps from a slow disk."""
+CLOSE_SECONDS = 5.0
+_DOING = {
+    "self_test": "testing the model",
+    "sample": "sampling",
+    "score": "scoring",
+    "update": "computing an update",
+    "save": "saving",
+    "save_adapter": "saving",
+    "load": "loading a checkpoint",
+    "load_adapter": "loading an adapter",
+}
+
+
+def need_devices(processes: int) -> None:
+    """Raise `TooSmall` if there are GPUs, and fewer than `processes`."""
+    import torch
+
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if 0 < gpus < processes:
+        raise TooSmall(
+            f"--processes {processes}: each process needs a GPU of its own; this one sees {gpus}",
+            hint="CUDA_VISIBLE_DEVICES says which ones. Nothing was started.",
+        )
+
+
+class Group:
+    """Processes that hold one policy together. Not for use by two threads at a time."""
+
+    def __init__(self, processes: int, load: ToLoad, *, silent_seconds: float = SILENT_SECONDS) -> None:
+        """Start them and have them load. Raises as `LocalPolicy` does, and `ProcessesFailed`."""
+        from torch.multiprocessing import start_processes
+
+        need_devices(processes)
+        self.processes, self.silent_seconds = processes, silent_seconds
+        self.folder = Path(tempfile.mkdtemp(prefix="ablation-processes-"))
+        self._pulses = multiprocessing.get_context("spawn").RawArray("Q", processes)
+        self._link, theirs = multiprocessing.Pipe()
+        main_thread = threading.current_thread() is threading.main_thread()
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN) if main_thread else None  # theirs from birth: see `serve.start`
+        try:
+            self._context = start_processes(
+                start,
+                (processes, self.folder, self._pulses, theirs, load),
+                nprocs=processes,
+                join=False,
+                daemon=True,  # they end with this process's normal end, too
+                start_method="spawn",
+            )
+        finally:
+            if main_thread:
+                signal.signal(signal.SIGINT, before)
+        theirs.close()
+        self._kept = _Kept(self.folder)
+        self._end = weakref.finalize(self, _end, self._context.processes, self._link, self._kept)
+        try:
+            self.loaded: Loaded = self._answer("loading the model", None)
+        except _Refused as refused:
+            self._end()
+            raise refused.error from None
+        except BaseException:
+            self._end()
+            raise
+
+    @property
+    def pids(self) -> list[int]:
+        """Process ids, in order of rank."""
+        return self._context.pids()
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is anybody to ask."""
+        return self._end.alive
+
+    def ask(self, name: str, *arguments: Any, told: Callable[[int, int], None] | None = None, **options: Any) -> Any:
+        """Have all of them do `name` of `rank.RankPolicy`.
+
+        Raises what they refuse with, and then they go on; and `ProcessesFailed` if one of them dies, hangs or fails: all are gone
+        then.
+        """
+        doing = _DOING.get(name, "working")
+        if not self.alive:
+            raise ProcessesFailed("the processes that hold the model were ended", hint="The same command goes on from here.")
+        try:
+            try:
+                self._link.send((name, arguments, options))
+            except OSError:
+                raise self._failed(doing) from None
+            return self._answer(doing, told)
+        except _Refused as refused:
+            raise refused.error from None
+        except BaseException:  # at Ctrl-C, too: what they would still answer belongs to nothing
+            self._end()
+            raise
+
+    def _answer(self, doing: str, told: Callable[[int, int], None] | None) -> Any:
+        looked = time.monotonic()
+        heard, beats = [looked] * self.processes, list(self._pulses)
+        sentinels = [process.sentinel for process in self._context.processes]
+        while True:
+            ready = wait([self._link, *sentinels], timeout=min(1.0, self.silent_seconds / 4))
+            if self._link in ready:
+                try:
+                    message = self._link.recv()
+                except (EOFError, OSError):
+                    raise self._failed(doing) from None
+                if isinstance(message, Answer):
+                    if message.refused is not None:
+                        raise _Refused(message.refused)
+                    return message.value
+                if isinstance(message, Told) and told is not None:
+                    told(message.finished, message.tokens)
+            elif ready:
+                raise self._failed(doing)
+            now = time.monotonic()
+            slept, looked = now - looked > self.silent_seconds / 2, now  # this process was stopped itself, and they with it
+            for rank, beat in enumerate(self._pulses):
+                if beat != beats[rank] or slept:
+                    heard[rank], beats[rank] = now, beat
+                elif now - heard[rank] > (self.silent_seconds if beat else START_SECONDS):
+                    how = f"gave no sign of life for {now - heard[rank]:.0f} s (it is stopped or frozen)"
+                    raise self._ended(doing, rank, how)
+
+    def _failed(self, doing: str) -> ProcessesFailed:
+        """Some are gone: which went first, and why."""
+        until = time.monotonic() + CLOSE_SECONDS
+        while not any(self._code(rank) for rank in range(self.processes)) and time.monotonic() < until:
+            time.sleep(0.05)
+        time.sleep(2 * PULSE_SECONDS)  # the others fail, too, now that one is gone; none of that is the reason
+        failures = {}
+        for rank in range(self.processes):
+            with contextlib.suppress(OSError, ValueError):
+                failures[rank] = json.loads((self.folder / FAILURE.format(rank)).read_text())
+        for rank in range(self.processes):
+            code = self._code(rank)
+            if code is not None and rank not in failures and code != 0:
+                how = f"ended with exit code {code}"
+                if code < 0:
+                    how = f"was killed by {_signal_name(-code)}"
+                    how += " (the system does so when memory runs out)" if code == -signal.SIGKILL else ""
+                return self._ended(doing, rank, how)
+        if failures:
+            rank = min(failures, key=lambda one: failures[one]["at"])
+            return self._ended(doing, rank, f"failed: {failures[rank]['kind']}: {_shortened(failures[rank]['message'])}")
+        return self._ended(doing, 0, "closed its connection")
+
+    def _code(self, rank: int) -> int | None:
+        return self._context.processes[rank].exitcode
+
+    def _ended(self, doing: str, rank: int, how: str) -> ProcessesFailed:
+        pid = self.pids[rank]
+        self._kept.keep = True
+        self._end()
+        return ProcessesFailed(
+            f"process {rank} of {self.processes} (pid {pid}) {how} while {doing}; all of them were ended",
+            hint="Nothing that was written is lost: the same command goes on from here. What it printed is in "
+            f"{self.folder / LOG.format(rank)}.",
+        )
+
+    def close(self) -> None:
+        """End them, and remove what they printed."""
+        if self._end.alive:
+            with contextlib.suppress(OSError):
+                self._link.send("end")
+            until = time.monotonic() + CLOSE_SECONDS
+            for process in self._context.processes:
+                process.join(max(0.0, until - time.monotonic()))
+        self._end()
+
+
+class _Refused(Exception):
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+class _Kept:
+    """Whether what the processes printed stays."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.keep = folder, False
+
+
+def _end(processes: list[Any], link: Connection, kept: _Kept) -> None:
+    for process in processes:
+        process.kill()  # one that is stopped, too
+    link.close()
+    for process in processes:
+        process.join()
+    for name in os.listdir(kept.folder) if kept.keep else []:
+        if name.startswith("store"):
+            (kept.folder / name).unlink(missing_ok=True)
+    if not kept.keep:
+        shutil.rmtree(kept.folder, ignore_errors=True)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _shortened(message: str) -> str:
+    text = " ".join(line.strip() for line in message.splitlines() if line.strip())
+    return text if len(text) <= 600 else f"{text[:600]} ..."

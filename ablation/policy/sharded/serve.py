@@ -1,0 +1,213 @@
+"""One process of several: it joins the others, loads its part, and does with them what it is asked until it is told to end.
+
+What is asked reaches the first process, from whoever started it, and goes from there to all. The first answers for all.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from ablation.errors import AblationError
+from ablation.plan.model import Plan
+
+PULSE_SECONDS = 0.5
+WAKE_SECONDS = 5.0
+"""So often the first process tells the others that there is nothing to do: nobody then waits for longer than a group allows."""
+GROUP_TIMEOUT = timedelta(minutes=30)
+"""A process that waits so long for another gives up. Whoever started them notices a silent one long before."""
+PROGRESS_SECONDS = 0.2
+LOG, FAILURE = "process-{}.txt", "failure-{}.json"
+"""What each process prints, and what of it failed, in the folder of its group."""
+_END = "end"
+DOES = frozenset(
+    ("self_test", "reset", "sample", "score", "update", "save", "save_adapter", "load", "load_adapter", "adapter_sha256")
+) | {"step_aside", "come_back"}
+"""Methods of `rank.RankPolicy` that can be asked for."""
+
+
+@dataclass(frozen=True)
+class ToLoad:
+    """The arguments of `LocalPolicy`; `dtype` by its name."""
+
+    plan: Plan
+    base: Path
+    start_adapter: Path
+    end_ids: tuple[int, ...]
+    pad_id: int
+    dtype: str | None = None
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What the one who asks must know of the policy."""
+
+    base_sha256: str
+    context: int | None
+    embeddings: int
+    backend: str
+    devices: list[str]
+
+
+@dataclass(frozen=True)
+class Told:
+    """Before an answer: how far sampling is."""
+
+    finished: int
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`refused`: an error that the caller may be told as it is; the processes go on."""
+
+    value: Any = None
+    refused: AblationError | OSError | None = None
+
+
+def start(rank: int, processes: int, folder: Path, pulses: Any, link: Connection, load: ToLoad) -> None:
+    """The main function of a process that a runner on this machine starts. Never returns."""
+    _end_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the runner's
+    log = os.open(folder / LOG.format(rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for stream in (1, 2):
+        os.dup2(log, stream)
+    threading.Thread(target=_beat, args=(rank, pulses), daemon=True).start()
+    if rank:
+        link.close()
+    _only_this_machine()
+    try:
+        serve(rank, processes, rank, f"file://{folder / 'store'}", link if rank == 0 else None, load)
+    except BaseException as error:
+        traceback.print_exc()
+        told = {"kind": type(error).__name__, "message": str(error), "at": time.monotonic()}
+        (folder / FAILURE.format(rank)).write_text(json.dumps(told))
+        sys.stderr.flush()
+        os._exit(1)  # the others may be waiting for this one: nothing that waits for them is tried
+    os._exit(0)
+
+
+def serve(rank: int, processes: int, device: int, store: str, link: Connection | None, load: ToLoad | None) -> None:
+    """Join the group, load and answer until the end. `device`: the GPU, where there is one. `link`: the first process's alone.
+
+    Without `load` the first process is told over its link.
+    """
+    import torch
+    import torch.distributed as dist
+    from torch.distributed.device_mesh import init_device_mesh
+
+    gpus = torch.cuda.is_available()
+    kind, backend = ("cuda", "nccl") if gpus else ("cpu", "gloo")
+    if gpus:
+        torch.cuda.set_device(device)
+    own = {"device_id": torch.device("cuda", device)} if gpus else {}
+    dist.init_process_group(backend, init_method=store, rank=rank, world_size=processes, timeout=GROUP_TIMEOUT, **own)
+    control = dist.new_group(backend="gloo", timeout=GROUP_TIMEOUT)
+    mesh = init_device_mesh(kind, (processes,))
+
+    def from_first(value: Any) -> Any:
+        box = [value]
+        dist.broadcast_object_list(box, group=control, group_src=0)
+        return box[0]
+
+    def make() -> Any:
+        from ablation.policy.sharded.rank import RankPolicy
+
+        what = from_first(load if load is not None or link is None else link.recv())
+        dtype = None if what.dtype is None else getattr(torch, what.dtype)
+        return RankPolicy(what.plan, what.base, what.start_adapter, what.end_ids, what.pad_id, dtype, mesh=mesh, control=control)
+
+    policy, answer = _attempt(make)
+    if policy is not None:
+        devices = [torch.cuda.get_device_name(device) if gpus else "cpu"]
+        every: list[Any] = [None] * processes
+        dist.all_gather_object(every, devices[0], group=control)
+        embeddings = policy.causal.get_input_embeddings().num_embeddings
+        answer = Answer(Loaded(policy.base_sha256, policy.context, embeddings, backend, every))
+    if link is not None:
+        link.send(answer)
+    while policy is not None:
+        asked = from_first(_next(link) if link is not None else None)
+        if asked == _END:
+            break
+        if asked is None:
+            continue
+        name, arguments, options = asked
+        assert name in DOES, name
+        if name == "sample" and link is not None:
+            options = options | {"progress": _progress(link)}
+        _, answer = _attempt(lambda name=name, arguments=arguments, options=options: getattr(policy, name)(*arguments, **options))
+        if link is not None:
+            link.send(answer)
+    dist.barrier(group=control)  # nobody leaves while another still reads from it
+
+
+def _attempt(work: Callable[[], Any]) -> tuple[Any, Answer]:
+    """What came of it. An error of the user's or of a disk is an answer, any other ends the process."""
+    try:
+        value = work()
+    except (AblationError, OSError) as error:
+        return None, Answer(refused=error)
+    return value, Answer(value)
+
+
+def _next(link: Connection) -> Any:
+    """What is asked next; None if nothing was for a while; the end, too, if whoever asks is gone."""
+    try:
+        return link.recv() if link.poll(WAKE_SECONDS) else None
+    except (EOFError, OSError):
+        return _END
+
+
+def _progress(link: Connection) -> Callable[[int, int], None]:
+    told = 0.0
+
+    def tell(finished: int, tokens: int) -> None:
+        nonlocal told
+        if time.monotonic() - told >= PROGRESS_SECONDS:
+            told = time.monotonic()
+            link.send(Told(finished, tokens))
+
+    return tell
+
+
+def _beat(rank: int, pulses: Any) -> None:
+    while True:
+        pulses[rank] += 1
+        time.sleep(PULSE_SECONDS)
+
+
+def _end_with_parent() -> None:
+    """Whoever started this process is gone, killed perhaps: then this one goes, whatever it waits for, stopped or not."""
+    if sys.platform == "linux":
+        PR_SET_PDEATHSIG = 1
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _only_this_machine() -> None:
+    """Processes of one machine listen on its loopback interface alone."""
+    import socket
+
+    if any(name == "lo" for _, name in socket.if_nameindex()):
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
