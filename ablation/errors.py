@@ -82,6 +82,10 @@ class ProcessesFailed(IncompleteError):
     """A process of those that score and train together died, hung or failed; the run goes on from what is on disk."""
 
 
+class WorkerLost(IncompleteError):
+    """Worker after worker of a cluster was lost at the same piece of work; it can be tried again."""
+
+
 class LabelMismatch(AblationError):
     """The verdict is another label than the one that `--expect` named."""
 

@@ -42,3 +42,11 @@ ServerFolder = Annotated[
         "--server-folder", help="A folder that the server reads adapters from, under this path. Else ABLATION_VLLM_SERVER_FOLDER."
     ),
 ]
+On = Annotated[
+    str | None,
+    typer.Option(
+        "--on",
+        metavar="ray[=ADDRESS]",
+        help="Do the work on a Ray cluster: `ray` for this machine's own cores and GPUs, `ray=auto`, or `ray=HOST:PORT`.",
+    ),
+]

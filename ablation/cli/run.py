@@ -8,13 +8,14 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import typer
 
 from ablation.cli.complete import arms, families, trackers
 from ablation.cli.json_errors import print_json_error
-from ablation.cli.machine_options import Backend, Processes, Server, ServerFolder, Turns
+from ablation.cli.machine_options import Backend, On, Processes, Server, ServerFolder, Turns
 from ablation.cli.track import TRACK_HELP
 
 
@@ -36,6 +37,7 @@ def run(
     server: Server = None,
     server_folder: ServerFolder = None,
     processes: Processes = None,
+    on: On = None,
     track: list[str] = typer.Option([], "--track", metavar="TRACKER", help=TRACK_HELP, autocompletion=trackers),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout when done; progress on stderr."),
 ) -> None:
@@ -64,6 +66,11 @@ def run(
         raise UsageError("--family goes with --arm; --all runs the families that the plan names")
     if every and continue_to is not None:
         raise UsageError("--continue-to goes with --arm: one arm is extended at a time")
+    address = None
+    if on is not None:
+        from ablation.study.cluster.join import parse_on
+
+        address = parse_on(on)
     locked = gate(choose_plan(plan))
     locked, root = chosen_run(locked, policy, run_folder)
     if root != run_root(locked, None):
@@ -86,12 +93,17 @@ def run(
     this = "--all" if every else f"--arm {arm}" + (f" --family {family}" if family else "")
     this += f" --continue-to {continue_to}" if continue_to is not None else ""
     this += f" --policy {policy}" if policy is not None else ""
+    opened = open_study
+    if address is not None:
+        from ablation.study.cluster.study import open_cluster_study
+
+        opened, this = partial(open_cluster_study, address=address), f"{this} --on {on}"
     started = time.monotonic()
     with (
         goes_on_with(f"ablation run {this}{options}"),
         make_reporter() as reporter,
         trackers_beside(targets, locked, root, reporter.say),
-        open_study(locked, root, reporter, machine) as study,
+        opened(locked, root, reporter, machine) as study,
     ):
         if every:
             study.run_all()

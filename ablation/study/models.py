@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,7 +15,7 @@ from ablation.plan.locate import locate
 from ablation.plan.lock import LockedPlan
 from ablation.plan.model import START
 from ablation.problems.problem import Problem
-from ablation.problems.render import Prompt, token_ids
+from ablation.problems.render import Prompt, TokenIds, token_ids
 from ablation.rollouts.folder import RunFolder
 from ablation.rollouts.schema import Cell, StageInfo
 from ablation.rollouts.store import stage_info, stage_is_complete
@@ -39,6 +40,18 @@ class PromptSet(Protocol):
     def __getitem__(self, cell: Cell) -> Prompt: ...
 
 
+@dataclass(frozen=True)
+class Loaded:
+    """A model in memory, and what came of loading it."""
+
+    policy: Backend
+    tokenizer: Any
+    prompts: PromptSet
+    ids: TokenIds
+    engine: dict[str, Any]
+    proof: dict[str, Any]
+
+
 class Models:
     """The model of an open run. `make_prompts` renders with its tokenizer what will be sampled."""
 
@@ -57,6 +70,8 @@ class Models:
         """Those that are known by now; the owner keeps them so."""
         self.held: tuple[str, str, int] | None = None
         """Family, arm and updates done of what the policy holds now; None if that is nothing known."""
+        self.kept: Loaded | None = None
+        """The model that is in memory. Whoever has one of the same plan may put it here, and it is not loaded again."""
         self._policy: Backend | None = None
         self._told_engine = False
 
@@ -80,7 +95,7 @@ class Models:
 
         if self._policy is not None:
             self._policy.close()
-        self._policy = self._sampler = self.held = None
+        self._policy = self._sampler = self.held = self.kept = None
         free_memory()
 
     def hold(self, family: str, arm: str, updates: int) -> None:
@@ -101,8 +116,17 @@ class Models:
                 self.policy.load(checkpoint, optimizer)
         self.held = (family, arm, updates)
 
-    def sample(self, folder: Path, family: str, arm: str, stage: str, update: int, items: list[Item]) -> None:
-        """Sample `items` into the stage `folder` from what the policy holds, unless they are there."""
+    def sample(
+        self,
+        folder: Path,
+        family: str,
+        arm: str,
+        stage: str,
+        update: int,
+        items: list[Item],
+        only: Collection[int] | None = None,
+    ) -> None:
+        """Sample `items` into the stage `folder` from what the policy holds, unless they are there. `only`: these batches."""
         policy = self.policy
         self._check_engine()
         sampling = self.plan.sampling
@@ -120,34 +144,39 @@ class Models:
             sampling=sampling.model_dump(),
             engine=self.engine,
         )
-        self._sampler.sample(folder, info, items, folder.relative_to(self.run.root).as_posix())
+        self._sampler.sample(folder, info, items, folder.relative_to(self.run.root).as_posix(), only)
 
     def _load(self) -> None:
+        fresh = self.kept is None
+        loaded = self.kept = self.kept or self._from_disk()
+        self._policy, self._prompts, self._ids, self.engine = loaded.policy, loaded.prompts, loaded.ids, loaded.engine
+        self._sampler = StageSampler(
+            self.plan,
+            loaded.policy,
+            loaded.prompts,
+            loaded.tokenizer,
+            loaded.ids,
+            self.journal,
+            ledger_path(self.locked.path),
+            self.reporter,
+        )
+        if fresh:
+            told = {"base": loaded.policy.base_sha256, "adapter": loaded.policy.adapter_sha256()}
+            self.journal.append("model_loaded", **told, environment=environment(), **loaded.proof)
+
+    def _from_disk(self) -> Loaded:
         from ablation.policy.loading import load_tokenizer
 
         base = locate(self.plan.model.base, self.locked.path)
         self.reporter.say(f"loading {self.plan.model.base.at}")
         tokenizer = load_tokenizer(base)
-        self._ids = token_ids(tokenizer, self.plan.model.tokens)
+        ids = token_ids(tokenizer, self.plan.model.tokens)
         pad = tokenizer.pad_token_id
         adapter = locate(self.plan.model.start_adapter, self.locked.path)
-        prompts = self._prompts = self._make_prompts(tokenizer)
-        folders = ModelFolders(base, adapter, self._ids.end, self._ids.end[0] if pad is None else pad)
-        policy, self.engine, proof = load_backend(self.plan, folders, prompts, self.reporter, self.machine)
-        self._sampler = StageSampler(
-            self.plan,
-            policy,
-            prompts,
-            tokenizer,
-            self._ids,
-            self.journal,
-            ledger_path(self.locked.path),
-            self.reporter,
-        )
-        self._policy = policy
-        self.journal.append(
-            "model_loaded", base=policy.base_sha256, adapter=policy.adapter_sha256(), environment=environment(), **proof
-        )
+        prompts = self._make_prompts(tokenizer)
+        folders = ModelFolders(base, adapter, ids.end, ids.end[0] if pad is None else pad)
+        policy, engine, proof = load_backend(self.plan, folders, prompts, self.reporter, self.machine)
+        return Loaded(policy, tokenizer, prompts, ids, engine, proof)
 
     def _check_engine(self) -> None:
         """Raise IntegrityError if the run began with another engine: what it pairs would differ by more than the arm."""

@@ -5,10 +5,12 @@ Everything here is decided from what is on disk, so the same command continues a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from ablation.errors import CommandFailed, GateError, StopRuleFired
+from ablation.errors import CommandFailed, GateError, StopRuleFired, WorkerLost
 from ablation.files import json_bytes, parse_json, sha256_bytes, write_bytes, write_json
 from ablation.measures.measure import measure
 from ablation.plan.claims import claimed_runs
@@ -66,15 +68,16 @@ class Study:
         for arm in self.plan.arms:  # now, not on the day when its turn comes
             if not stage_is_complete(self.run.readout(self.plan.main_family, arm)):
                 self.outside.check(arm)
-        pairs = [*((self.plan.main_family, arm) for arm in self.plan.arms), (replication.family, replication.control)]
-        failed = [error for pair in pairs if (error := self._run_or_note(*pair)) is not None]
-        if failed:
-            raise failed[0]
+        self._run_each([*((self.plan.main_family, arm) for arm in self.plan.arms), (replication.family, replication.control)])
         stable = first_stable_arm(self.run.root, self.locked)
         if stable is None:
             self.reporter.say(f"no arm was stable in {self.plan.main_family}: there is nothing to replicate beside the control")
         pairs = [(replication.family, stable)] if stable is not None else []
         pairs += [pair for pair in claimed_runs(self.plan) if pair not in pairs]
+        self._run_each(pairs)
+
+    def _run_each(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """`run_arm` of each (family, arm); the first command or worker that failed is raised after all of them."""
         failed = [error for pair in pairs if (error := self._run_or_note(*pair)) is not None]
         if failed:
             raise failed[0]
@@ -92,8 +95,8 @@ class Study:
         self.sweep(family)
         if self.plan.arms[arm].trained_as_a_whole:
             self._train_whole(family, arm)
-        for k in () if self.plan.arms[arm].trained_as_a_whole else range(1, self.plan.training.updates + 1):
-            self._update(family, arm, k)
+        else:
+            self._updates(family, arm, 1, self.plan.training.updates)
         self._readout(family, arm)
         self.journal.append("arm_finished", arm=f"{family}/{arm}")
 
@@ -119,7 +122,7 @@ class Study:
         self._raise_if_stopped(self.run.extension_stopped(family, arm), name)
         worked = False
         for k in range(self.plan.training.updates + 1, continue_to + 1):
-            worked |= self._update(family, arm, k)
+            worked |= self._updates(family, arm, k, k)
             if k in extension.checks:
                 worked |= self._check(family, arm, k)
         if worked:
@@ -133,8 +136,7 @@ class Study:
             return self._sweeps[family]
         folder = self.run.sweep(family)
         if not stage_is_complete(folder):
-            self.models.hold(family, START, 0)
-            self._sample(folder, family, START, "sweep", 0, plan_cells(self.plan))
+            self._sample_all_cells(folder, family, START, "sweep", 0)
         own = self._outcomes(folder)
         if not measures_file(folder).is_file():
             write_json(measures_file(folder), measure(own))
@@ -146,6 +148,10 @@ class Study:
         grade_stage(self.run, folder, self.problems, self.journal)
         stage = read_stage(folder)
         return outcomes(stage, self.problems, self.plan.loops, grades_of(folder, stage, self.problems))
+
+    def _updates(self, family: str, arm: str, first: int, last: int) -> bool:
+        """Updates `first` up to `last`, one after the other; whether there was anything to do."""
+        return any([self._update(family, arm, k) for k in range(first, last + 1)])
 
     def _update(self, family: str, arm: str, k: int) -> bool:
         """Update `k` unless it is done, then the stop rules; whether there was anything to do."""
@@ -206,8 +212,7 @@ class Study:
     def _readout(self, family: str, arm: str) -> None:
         folder = self.run.readout(family, arm)
         if not stage_is_complete(folder):
-            self.models.hold(family, arm, self.plan.training.updates)
-            self._sample(folder, family, arm, "readout", self.plan.training.updates, plan_cells(self.plan))
+            self._sample_all_cells(folder, family, arm, "readout", self.plan.training.updates)
         if not measures_file(folder).is_file():
             write_json(measures_file(folder), measure(self._outcomes(folder)))
 
@@ -216,8 +221,7 @@ class Study:
         folder, path = self.run.check(family, arm, k), self.run.check_result(family, arm, k)
         done = stage_is_complete(folder) and path.is_file()
         if not stage_is_complete(folder):
-            self.models.hold(family, arm, k)
-            self._sample(folder, family, arm, "check", k, plan_cells(self.plan))
+            self._sample_all_cells(folder, family, arm, "check", k)
         if not measures_file(folder).is_file():
             write_json(measures_file(folder), measure(self._outcomes(folder)))
         if not path.is_file():
@@ -238,8 +242,7 @@ class Study:
         return not done
 
     def _apply_stop_rules(self, family: str, arm: str, k: int) -> None:
-        metrics = [parse_json(self.run.audit(family, arm, done).read_bytes())["metrics"] for done in range(1, k + 1)]
-        fired = fired_rule(self.plan.stop_rules, metrics)
+        fired = self._fired(family, arm, k)
         if fired is not None:
             # The event goes first, see StageSampler.sample.
             record = json_bytes(fired)
@@ -251,6 +254,11 @@ class Study:
             write_bytes(path, record)
             self._raise_if_stopped(path, f"{family}/{arm}")
 
+    def _fired(self, family: str, arm: str, k: int) -> dict[str, Any] | None:
+        """What `stopped.json` says of the stop rule that fires after update `k`; None if none does."""
+        metrics = [parse_json(self.run.audit(family, arm, done).read_bytes())["metrics"] for done in range(1, k + 1)]
+        return fired_rule(self.plan.stop_rules, metrics)
+
     def _raise_if_stopped(self, path: Path, name: str) -> None:
         if path.is_file():
             fired = parse_json(path.read_bytes())
@@ -260,12 +268,12 @@ class Study:
                 f"`ablation run --all{run_options(self.locked, self.run.root)}` goes on with the other arms.",
             )
 
-    def _run_or_note(self, family: str, arm: str) -> CommandFailed | None:
+    def _run_or_note(self, family: str, arm: str) -> CommandFailed | WorkerLost | None:
         try:
             self.run_arm(family, arm)
         except StopRuleFired as stopped:
             self.reporter.say(stopped.message)
-        except CommandFailed as failed:
+        except (CommandFailed, WorkerLost) as failed:
             self.reporter.say(failed.message)
             return failed
         return None
@@ -274,6 +282,11 @@ class Study:
         opened = check_family_gate(self.locked, self.run.root, self.deviations, family, arm)
         if opened is not None:
             self.reporter.say(f"{family}/{arm}: not what the plan replicates; it runs under deviation {opened.number}")
+
+    def _sample_all_cells(self, folder: Path, family: str, arm: str, stage: str, updates: int) -> None:
+        """A sweep, a readout or a check: `arm` after `updates` updates."""
+        self.models.hold(family, arm, updates)
+        self._sample(folder, family, arm, stage, updates, plan_cells(self.plan))
 
     def _sample(self, folder: Path, family: str, arm: str, stage: str, update: int, cells: list[Cell]) -> None:
         self.models.sample(folder, family, arm, stage, update, stage_items(self.plan, family, stage, update, cells))

@@ -6,7 +6,7 @@ A killed run loses what was being sampled: a batch, or, of a policy that streams
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -114,6 +114,14 @@ def stage_items(
     return [Item(cell, index, rollout_seed(seed, stage, update, cell, index)) for cell in cells for index in range(count)]
 
 
+def mark_sampled(
+    ledger: Path, plan: Plan, digest: str, title: str, stage: str, items: Sequence[Item], problems: Mapping[str, Problem]
+) -> None:
+    """A mark in the ledger for a stage that will be sampled now, unless it has one. `stage` is its kind, `title` its name."""
+    asked = dict.fromkeys(item.cell.problem for item in items)
+    write_mark(ledger, plan=digest, study=plan.name, stage=title, use=use_of(stage), problems=[problems[name] for name in asked])
+
+
 class StageSampler:
     """Samples stages with one policy into one run folder."""
 
@@ -131,29 +139,25 @@ class StageSampler:
         self.plan, self.policy, self.prompts, self.tokenizer = plan, policy, prompts, tokenizer
         self.ids, self.journal, self.ledger, self.reporter = ids, journal, ledger, reporter
 
-    def sample(self, folder: Path, info: StageInfo, items: list[Item], title: str) -> None:
+    def sample(self, folder: Path, info: StageInfo, items: list[Item], title: str, only: Collection[int] | None = None) -> None:
         """Sample what is not on disk yet and mark the stage complete. The policy must hold the stage's adapter.
 
-        `title` is how journal and ledger name the stage: its folder below that of the run.
+        `title` is how journal and ledger name the stage: its folder below that of the run. With `only`, the batches of these
+        numbers are sampled, and the stage is left as it is then.
         """
         if stage_is_complete(folder):
             return
-        problems = {item.cell.problem: self.prompts.problems[item.cell.problem] for item in items}
-        write_mark(
-            self.ledger,
-            plan=info.plan_digest,
-            study=self.plan.name,
-            stage=title,
-            use=use_of(info.stage),
-            problems=list(problems.values()),
-        )
+        mark_sampled(self.ledger, self.plan, info.plan_digest, title, info.stage, items, self.prompts.problems)
         values, size = values_text(self.policy.sampling_values), self.plan.sampling.batch_rollouts
-        writer = StageWriter(folder, info, items, size, partial(self._rollout, info, values), self.journal, title)
+        writer = StageWriter(folder, info, items, size, partial(self._rollout, info, values), self.journal, title, only)
         self.policy.prepare()
-        self.reporter.stage(title, len(items), writer.done, self.plan.sampling.max_tokens)
+        self.reporter.stage(title, writer.wanted, writer.done, self.plan.sampling.max_tokens)
         started = time.monotonic()
         tokens = (self._stream if self.policy.streams else self._by_batch)(writer)
         seconds = time.monotonic() - started
+        if only is not None:
+            self.reporter.stage_done(seconds, tokens)
+            return
         writer.close()
         # The event goes first: a kill in between leaves an event without its stage, never a stage without its event.
         self.journal.append(

@@ -7,7 +7,7 @@ is read back always.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,8 +38,9 @@ class StageWriter:
         rollout_of: Callable[[Item, SampledTokens], Rollout],
         journal: Journal,
         title: str,
+        only: Collection[int] | None = None,
     ) -> None:
-        """Take up what is there.
+        """Take up what is there. `only`: the numbers of the batches that are this writer's to fill; left out, all.
 
         Raises `IntegrityError` if any of it is of another stage, or was sampled under other settings, or was edited.
         """
@@ -47,6 +48,7 @@ class StageWriter:
         self._rollout_of, self._journal, self._title = rollout_of, journal, title
         count = -(-len(items) // size)
         self.names = [part_file(folder, number).name for number in range(count)]
+        self.own = [number for number in range(count) if only is None or number in only]
         parts = {path.name for path in stage_parts(folder)}
         self._whole = {number for number, name in enumerate(self.names) if name in parts}
         for number in sorted(self._whole):
@@ -56,16 +58,21 @@ class StageWriter:
         self._take_up_logs()
 
     @property
+    def wanted(self) -> int:
+        """Rollouts of its batches."""
+        return sum(len(self.batch(number)) for number in self.own)
+
+    @property
     def done(self) -> int:
-        """Rollouts on disk."""
-        return sum(len(self.batch(number)) for number in self._whole) + sum(map(len, self._logged.values()))
+        """Those of them that are on disk."""
+        return sum(len(self.batch(one) if one in self._whole else self._logged.get(one, ())) for one in self.own)
 
     @property
     def missing(self) -> list[int]:
         """Places of the items that are not on disk."""
         return [
             place
-            for number in range(len(self.names))
+            for number in self.own
             if number not in self._whole
             for place in self.batch(number)
             if place not in self._logged[number]

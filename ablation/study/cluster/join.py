@@ -1,0 +1,177 @@
+"""Joining a Ray cluster: started for this command, or one that runs; and refusing it if it cannot do the work."""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+from ablation.errors import UsageError
+from ablation.plan.engines import Policy
+from ablation.study.cluster.needs import Needs, Node, needs_of, places
+from ablation.study.cluster.versions import differing, versions
+from ablation.study.machine import Machine
+
+WAIT = 60.0
+"""Seconds after which a cluster that does not answer is given up."""
+CONNECT = 10.0
+"""Seconds for the first word to an address."""
+_HERE, _AUTO = "local", "auto"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster that this process has joined."""
+
+    address: str
+    nodes: list[Node]
+    needs: Needs
+    places: int
+    """Units that it does at one time, as it is now."""
+
+    def record(self) -> dict[str, Any]:
+        """For the journal."""
+        nodes = [{"node": one.id[:8], "host": one.host, "cpus": one.cpus, "gpus": one.gpus} for one in self.nodes]
+        return {"ray": versions()["ray"], "nodes": nodes, "cpus": self.needs.cpus, "gpus": self.needs.gpus, "places": self.places}
+
+
+def parse_on(text: str) -> str:
+    """The address that `--on` names: `local` (a cluster of this machine for this command), `auto` or HOST:PORT.
+
+    Raises `UsageError` for anything else, and where Ray is not installed.
+    """
+    kind, equals, address = text.partition("=")
+    if kind != "ray" or (equals and not address):
+        raise UsageError(
+            f"--on: found `{text}`; it is `ray` (this machine's cores and GPUs), `ray=auto` (the cluster that runs here) or "
+            "`ray=HOST:PORT`"
+        )
+    if address.startswith("ray://"):
+        raise UsageError(
+            f"--on: found `{text}`; a Ray client's address does not do: the journal's writer must be on a machine of the cluster",
+            hint="Run this command on a machine of the cluster, with --on ray=auto.",
+        )
+    if address not in ("", _AUTO, _HERE):
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise UsageError(f"--on: found `{text}`; an address is HOST:PORT, such as 10.0.0.1:6379, or `auto`")
+    if find_spec("ray") is None:
+        raise UsageError("--on: needs Ray, which this install does not have", hint="pip install -e '.[ray]' on every machine.")
+    return address or _HERE
+
+
+@contextmanager
+def joined(address: str, policy: Policy, machine: Machine, say: Callable[[str], None]) -> Iterator[Cluster]:
+    """The cluster at `address` (see `parse_on`) until the block ends; one that was started here ends with it.
+
+    Raises `UsageError` if it cannot be reached, cannot ever do the plan's work, or has machines with other versions.
+    """
+    import ray
+
+    _connect(address, say)
+    try:
+        nodes = [Node.of(one) for one in ray.nodes() if one["Alive"]]
+        needs = needs_of(policy, machine, nodes)
+        cluster = Cluster(address, nodes, needs, places(needs, nodes, policy))
+        _check_versions([node for node in nodes if needs.places(node.cpus, node.gpus)])
+        say(
+            f"on {len(nodes)} machine{'s' if len(nodes) > 1 else ''} of a Ray cluster, {cluster.places} pieces of work at one "
+            f"time ({needs.cpus} CPUs and {needs.gpus} GPUs each)"
+        )
+        yield cluster
+    finally:
+        ray.shutdown()
+
+
+def _connect(address: str, say: Callable[[str], None]) -> None:
+    import ray
+
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    options: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": "ERROR"}
+    if address == _HERE:
+        say("starting Ray on this machine")
+        options["include_dashboard"] = False
+    elif address != _AUTO:
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), timeout=CONNECT).close()
+        except OSError as error:
+            raise _unreachable(address, str(error)) from None
+    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        with _at_most(WAIT, address):
+            ray.init(**options)
+    except (ConnectionError, RuntimeError, ValueError, OSError, TimeoutError) as error:
+        text = " ".join(str(error).split()) or type(error).__name__
+        raise _unreachable(address, text[:300]) from None
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)  # Ray puts its own, which ends the process before anything is said
+
+
+def _unreachable(address: str, why: str) -> UsageError:
+    hint = "`ray start --head` starts one, and `ray start --address HOST:PORT` has a machine join it."
+    return UsageError(f"--on ray={address}: no Ray cluster could be joined: {why}", hint=hint)
+
+
+@contextmanager
+def _at_most(seconds: float, address: str) -> Iterator[None]:
+    """Raise `TimeoutError` in the block after so many seconds. Only the main thread can be interrupted."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def late(number: int, frame: object) -> None:
+        raise TimeoutError(f"{address} does not answer as a Ray cluster within {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _check_versions(nodes: list[Node]) -> None:
+    """Raise `UsageError` naming each machine that has another version of anything that is part of a run's record."""
+    import ray
+    from ray.exceptions import GetTimeoutError, RayError
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    asked = ray.remote(num_cpus=0, max_retries=0)(_by_value())
+    refs = [asked.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False)).remote() for node in nodes]
+    problems = []
+    for node, ref in zip(nodes, refs, strict=True):
+        try:
+            there = ray.get(ref, timeout=WAIT)
+        except (GetTimeoutError, RayError) as error:
+            problems.append(f"{node.host} does not answer: {type(error).__name__}")
+            continue
+        if isinstance(there, str):
+            problems.append(f"{node.host} ({node.id[:8]}) cannot import this program: {there}")
+        elif changed := differing(versions(), there):
+            problems.append(f"{node.host} ({node.id[:8]}) has other versions than {platform.node()}: {'; '.join(changed)}")
+    if problems:
+        hint = "Versions are part of a run's record: install the same ones on every machine. Nothing was started."
+        raise UsageError("\n".join(f"--on: {line}" for line in problems), hint=hint)
+
+
+def _by_value() -> Callable[[], Any]:
+    """A function that is sent as it is, for a machine that may not have this program."""
+
+    def there() -> Any:
+        try:
+            from ablation.study.cluster.versions import versions as own
+        except ImportError as error:
+            return str(error)
+        return own()
+
+    return there

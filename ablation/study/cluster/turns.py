@@ -1,0 +1,109 @@
+"""Threads that take turns: one works, and who waits lets another. What they share needs no other lock."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Ended(Exception):
+    """The run ends: whoever waited goes no further."""
+
+
+class Turns:
+    """The turn, which one thread has at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._owner: int | None = None
+        self.ended = False
+
+    @property
+    def mine(self) -> bool:
+        return self._owner == threading.get_ident()
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """This thread has the turn in the block; it may have it already. Raises `Ended` once the run ends."""
+        if self.mine:
+            yield
+            return
+        self._take()
+        try:
+            yield
+        finally:
+            self._give()
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Others may have the turn in the block. Raises `Ended` after it if the run ends."""
+        if not self.mine:
+            yield
+            return
+        self._give()
+        try:
+            yield
+        finally:
+            self._lock.acquire()
+            self._owner = threading.get_ident()
+        self._go_on()
+
+    def end(self) -> None:
+        """Nobody goes further than to the next time that it asks for the turn."""
+        self.ended = True
+
+    def together(self, tasks: Sequence[Callable[[], T]], cancel: Callable[[], None]) -> list[T]:
+        """What `tasks` return, each done in a thread of its own that has the turn while it does not wait.
+
+        After the first error, or one in this thread (Ctrl-C), all of them end: `cancel` ends what they wait for.
+        """
+
+        def begun(task: Callable[[], T]) -> T:
+            with self.taken():
+                return task()
+
+        with self.aside(), ThreadPoolExecutor(max(len(tasks), 1), thread_name_prefix="arm") as pool:
+            futures = [pool.submit(begun, task) for task in tasks]
+            try:
+                while wait(futures, timeout=0.5, return_when=FIRST_EXCEPTION).not_done and not _failed(futures):
+                    self._go_on()
+            except BaseException:
+                self._stop(cancel)
+                raise
+            failed = _failed(futures)
+            if failed is not None:
+                self._stop(cancel)
+                raise failed
+            return [future.result() for future in futures]
+
+    def _stop(self, cancel: Callable[[], None]) -> None:
+        self.end()
+        cancel()
+
+    def _take(self) -> None:
+        self._lock.acquire()
+        self._owner = threading.get_ident()
+        try:
+            self._go_on()
+        except BaseException:
+            self._give()
+            raise
+
+    def _give(self) -> None:
+        self._owner = None
+        self._lock.release()
+
+    def _go_on(self) -> None:
+        if self.ended:
+            raise Ended
+
+
+def _failed(futures: Sequence[Future]) -> BaseException | None:
+    """The first error, one that says more than `Ended` if there is one."""
+    errors = [error for one in futures if one.done() and (error := one.exception()) is not None]
+    return next((error for error in errors if not isinstance(error, Ended)), errors[0] if errors else None)
