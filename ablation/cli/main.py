@@ -24,6 +24,7 @@ from ablation.cli import (
     journal,
     ledger,
     measure,
+    merge,
     plan,
     prepare,
     problems,
@@ -80,6 +81,7 @@ app.command("import")(import_rollouts.import_rollouts)
 app.add_typer(journal.app, name="journal")
 app.add_typer(ledger.app, name="ledger")
 app.command("measure")(measure.measure)
+app.add_typer(merge.app, name="merge")
 app.add_typer(problems.app, name="problems")
 app.command("prepare")(prepare.prepare)
 app.command("report")(report.report)

@@ -17,9 +17,9 @@ from transformers.utils import logging as transformers_logging
 from ablation.errors import UsageError
 from ablation.policy.base import SampledTokens, SampleRequest, ScoreRow
 from ablation.policy.decoding import Decoding, decode
+from ablation.policy.head import chunks
 from ablation.policy.loading import DTYPES, free_memory
 from ablation.policy.packing import micro_batches, pad
-from ablation.policy.scoring import hidden_states, token_logprobs
 
 BATCH_TOKENS = 4096
 """Tokens that are scored in one pass, padding counted; a longer text goes alone."""
@@ -87,8 +87,13 @@ class Loaded:
         for batch in micro_batches(list(rows), BATCH_TOKENS, share=False):
             packed = pad([rows[index] for index in batch], self.device)
             with torch.no_grad():
-                hidden_UD = hidden_states(self.causal.base_model, packed)
-            found_K = token_logprobs(hidden_UD, head, packed, self.vocabulary).double().cpu().numpy()
+                hidden_BLD = self.causal.base_model(
+                    input_ids=packed.ids, position_ids=packed.positions, use_cache=False
+                ).last_hidden_state
+                hidden_UD = hidden_BLD.flatten(0, 1).index_select(0, packed.scored_U)
+            found_K = np.empty(packed.count)
+            for chunk in chunks(head, hidden_UD, packed, self.vocabulary):
+                found_K[chunk.order.cpu().numpy()] = chunk.logprobs.double().cpu().numpy()
             ends = np.cumsum([len(rows[index].token_ids) for index in batch])
             for index, piece in zip(batch, np.split(found_K, ends[:-1]), strict=True):
                 scored[index] = piece

@@ -5,22 +5,28 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ablation.errors import GateError, UsageError
 from ablation.files import MARKER, TEMPORARY_PREFIX, DiskError, folder_is_complete, parse_json, write_folder, write_json
 from ablation.merge.base_files import BaseFiles, read_base
+from ablation.merge.breakage import BROKEN, Prompts, Samples, failed_in_words, judge, look_at, make_prompts, prompts_alike
+from ablation.merge.engines import LEFT_OUT, NOT_INSTALLED, InVllm, vllm_is_here
 from ablation.merge.model import Loaded
-from ablation.merge.numbers import REASONS, Numbers, flat
+from ablation.merge.numbers import REASONS, Numbers, difference, flat
 from ablation.merge.pairs import Adapter, read_adapter
 from ablation.merge.source import Source
-from ablation.merge.texts import Texts, choose_texts
-from ablation.merge.write import write_merged
+from ablation.merge.texts import choose_texts, training_problems
+from ablation.merge.write import Written, write_merged
 from ablation.plan.model import START
+from ablation.policy.base import ScoreRow
 from ablation.policy.loading import load_tokenizer
+from ablation.study.environment import environment
 
 RECORD, CARD = "merge.json", "README.md"
 VERSION = 1
@@ -32,14 +38,20 @@ Card = Callable[[dict[str, Any]], str]
 """The text of the model card, from the record."""
 
 
+AUTO, TRANSFORMERS, VLLM = ENGINES = ("auto", "transformers", "vllm")
+
+
 @dataclass(frozen=True)
-class Asked:
+class Settings:
     """What a merge is told."""
 
     to: Path
     texts: int = 24
     seed: int = 20261101
     longest: int = 4096
+    """Tokens of a text that are scored, and of a rollout of the breakage check, at most."""
+    engine: str = AUTO
+    """`auto`: vLLM beside transformers where it is installed."""
 
 
 class MergeRefused(GateError):
@@ -50,52 +62,44 @@ class MergeRefused(GateError):
         self.code, self.record = code, record
 
 
-def merge(source: Source, asked: Asked, say: Say, card: Card) -> dict[str, Any]:
-    """Merge, check and write the folder `asked.to`. Returns the record that is in it, `written` false if it was there already.
+def merge(source: Source, settings: Settings, say: Say, card: Card) -> dict[str, Any]:
+    """Merge, check and write the folder `settings.to`. Returns the record in it, with `written` false if it was there already.
 
     Raises:
-        UsageError: the folder is another one, too little of the disk is free, or base and adapter do not fit.
+        UsageError: the folder is another one, or base and adapter do not fit.
         MergeRefused: a check failed.
-        DiskError: the disk refused; no folder was left under the name.
+        DiskError: the disk is too small, or refused; no folder was left under the name.
     """
     base = read_base(source.base)
     adapter = read_adapter(source.adapter, base)
-    there = _already_there(source, asked)
+    there = _already_there(source, settings.to)
     if there is not None:
         return there | {"written": False}
-    _need_space(base, asked.to)
-    for left in remove_unfinished(asked.to.parent):
+    _need_space(base, settings.to)
+    for left in remove_unfinished(settings.to.parent):
         say(f"removed {left}: a merge that was killed had left it")
     say(f"{source.name} of {source.family}: {len(adapter.pairs)} LoRA pairs, base {base.bytes / 1e9:.2f} GB")
-    texts = choose_texts(source, load_tokenizer(source.base), asked.texts, asked.seed, asked.longest)
-    say(f"scoring {len(texts.rows)} texts ({texts.tokens} tokens) of {texts.origin} with base and adapter")
-    scored = _score_unmerged(source, texts)
+    job = _Job(source, settings, say)
+    job.unmerged()
     record: dict[str, Any] = {}
 
     def fill(folder: Path) -> None:
         with _held(folder):
-            record.update(_filled(folder, source, base, adapter, texts, scored, say))
+            write_json(folder / RECORD, {"merge": VERSION, "state": "unfinished"})
+            say(f"merging into {folder}")
+            written = write_merged(base, adapter, folder)
+            record.update(_begun(source, base, adapter, written, folder))
+            job.check(folder, written, record)
             (folder / CARD).write_text(card(record))
             write_json(folder / RECORD, record)
 
-    write_folder(asked.to, fill)
+    write_folder(settings.to, fill)
     return record | {"written": True}
 
 
-def _filled(
-    folder: Path,
-    source: Source,
-    base: BaseFiles,
-    adapter: Adapter,
-    texts: Texts,
-    scored: dict[str, Any],
-    say: Say,
-) -> dict[str, Any]:
-    """Write the weights into `folder`, load them anew, and check them."""
-    write_json(folder / RECORD, {"merge": VERSION, "state": "unfinished"})
-    say(f"merging into {folder}")
-    written = write_merged(base, adapter, folder)
-    record = {
+def _begun(source: Source, base: BaseFiles, adapter: Adapter, written: Written, folder: Path) -> dict[str, Any]:
+    found = environment()
+    return {
         "merge": VERSION,
         "state": "finished",
         **source.record(),
@@ -104,43 +108,113 @@ def _filled(
         "lora": {"pairs": len(adapter.pairs), "used": len(written.used), "scale": adapter.scale, "kinds": adapter.kinds},
         "weights": written.as_json(),
         "bytes": sum(path.stat().st_size for path in folder.glob("*.safetensors")),
-        "texts": texts.record(),
+        "copied": list(base.others),
+        "environment": {name: found[name] for name in ("python", "packages", "git", "accelerator")},
     }
-    say("loading the merged folder and scoring the same texts")
-    merged = Loaded(folder, source.locked.plan.model.dtype)
-    try:
-        if written.untied and merged.tied:
-            raise MergeRefused("merge_still_tied", "the merged model ties its output layer to the input embedding", record)
-        numbers = Numbers(merged=flat(merged.score(texts.rows)), **scored)
-    finally:
-        merged.close()
-    record["check"] = numbers.record()
-    if not record["check"]["passed"]:
-        code = record["check"]["reason"]
-        raise MergeRefused(code, REASONS[code], record)
-    return record
 
 
-def _score_unmerged(source: Source, texts: Texts) -> dict[str, Any]:
-    """Logprobs under base, base plus adapter, and base plus starting adapter, all by peft on one base."""
-    loaded = Loaded(source.base, source.locked.plan.model.dtype, source.adapter)
-    try:
-        found: dict[str, Any] = {"adapter": flat(loaded.score(texts.rows))}
-        with loaded.without_adapter():
-            found["base"] = flat(loaded.score(texts.rows))
-        if source.arm != START:
-            with loaded.with_other(source.start_adapter):
-                found["start"] = flat(loaded.score(texts.rows))
-    finally:
-        loaded.close()
-    if texts.told is not None:
-        found["sampler"] = flat(texts.told)
-    return found
+class _Job:
+    """What is known of the models that the merged one is compared with, and the comparison."""
+
+    def __init__(self, source: Source, settings: Settings, say: Say) -> None:
+        self.source, self.plan, self.settings, self.say = source, source.locked.plan, settings, say
+        self.tokenizer = load_tokenizer(source.base)
+        self.texts = choose_texts(source, self.tokenizer, settings.texts, settings.seed, settings.longest)
+        self.problems = training_problems(source)
+        self.prompts = make_prompts(self.plan, self.problems, self.tokenizer, settings.seed, settings.longest)
+        self.scored: dict[str, np.ndarray] = {}
+        self.looks: dict[str, dict[str, Any]] = {}
+
+    def unmerged(self) -> None:
+        """Base, base plus adapter and base plus starting adapter, by peft on one base."""
+        rows, count = self.texts.rows, self.texts.tokens
+        self.say(f"scoring {len(rows)} texts ({count} tokens) of {self.texts.origin} with base and adapter, and sampling")
+        loaded = Loaded(self.source.base, self.plan.model.dtype, self.source.adapter)
+        try:
+            self.scored["adapter"], self.looks["adapter"] = flat(loaded.score(rows)), self._look(loaded)
+            with loaded.without_adapter():
+                self.scored["base"], self.looks["base"] = flat(loaded.score(rows)), self._look(loaded)
+            if self.source.arm != START:
+                with loaded.with_other(self.source.start_adapter):
+                    self.scored["start"] = flat(loaded.score(rows))
+        finally:
+            loaded.close()
+        if self.texts.told is not None:
+            self.scored["sampler"] = flat(self.texts.told)
+
+    def check(self, folder: Path, written: Written, record: dict[str, Any]) -> None:
+        """Load the merged `folder` anew and add to `record` what came of it. Raises `MergeRefused`."""
+        self.say("loading the merged folder, scoring the same texts and sampling")
+        record["texts"] = self.texts.record()
+        merged = Loaded(folder, self.plan.model.dtype)
+        try:
+            if written.untied and merged.tied:
+                raise MergeRefused("merge_still_tied", "the merged model ties its output layer to the input embedding", record)
+            numbers = Numbers(merged=flat(merged.score(self.texts.rows)), **self.scored)
+            record["check"] = numbers.record()
+            if not record["check"]["passed"]:
+                code = record["check"]["reason"]
+                raise MergeRefused(code, REASONS[code], record)
+            own = self._look(merged)
+        finally:
+            merged.close()
+        same = prompts_alike(self.plan, self.problems, self.prompts, load_tokenizer(folder))
+        record["breakage"] = judge(own, self.looks, same_prompts=same) | {"looked": self.prompts.record()}
+        self._refuse_broken(record["breakage"], record)
+        record["engines"] = self._engines(folder, record)
+
+    def _look(self, model: Samples) -> dict[str, Any]:
+        return look_at(model, self.prompts, self.tokenizer, self.plan)
+
+    def _refuse_broken(self, found: dict[str, Any], record: dict[str, Any]) -> None:
+        if not found["passed"]:
+            raise MergeRefused(BROKEN, failed_in_words(found), record)
+
+    def _engines(self, folder: Path, record: dict[str, Any]) -> dict[str, Any]:
+        """Base and merged model in vLLM, on the same tokens; or why not."""
+        if self.settings.engine == TRANSFORMERS:
+            return {"why": LEFT_OUT}
+        if not vllm_is_here():
+            return {"why": NOT_INSTALLED}
+        self.say("scoring the same texts in vLLM, with the base and with the merged folder")
+        longest = longest_of(self.texts.rows, self.prompts)
+        try:
+            in_vllm = InVllm(self.source.base, self.plan, longest)
+        except UsageError as error:
+            if self.settings.engine == VLLM:
+                raise
+            return {"why": f"vLLM does not take the base: {error.message}"}
+        try:
+            base, version = flat(in_vllm.score(self.texts.rows)), in_vllm.version
+        finally:
+            in_vllm.close()
+        try:
+            in_vllm = InVllm(folder, self.plan, longest)
+        except UsageError as error:
+            raise MergeRefused(BROKEN, f"vLLM takes the base and not the merged folder: {error.message}", record) from None
+        try:
+            merged, look = flat(in_vllm.score(self.texts.rows)), self._look(in_vllm)
+        finally:
+            in_vllm.close()
+        found = judge(look, self.looks)
+        self._refuse_broken(found, record)
+        return {
+            "vllm": version,
+            "base_vs_base": difference(base, self.scored["base"]),
+            "merged_vs_adapter": difference(merged, self.scored["adapter"]),
+            "merged_vs_base": difference(merged, base),
+            "breakage": found,
+        }
 
 
-def _already_there(source: Source, asked: Asked) -> dict[str, Any] | None:
-    """The record of the same merge, if it is in the folder; anything else there is an error."""
-    path = asked.to
+def longest_of(rows: Sequence[ScoreRow], prompts: Prompts) -> int:
+    """Tokens of the longest text or rollout that is looked at, its prompt included."""
+    texts = [len(row.prompt_ids) + len(row.token_ids) for row in rows]
+    return max([*texts, *(len(one.prompt.ids) + prompts.decoding.max_tokens for one in prompts.asked)])
+
+
+def _already_there(source: Source, path: Path) -> dict[str, Any] | None:
+    """The record of the same merge, if it is in the folder `path`; anything else there is an error."""
     if not os.path.lexists(path):
         return None
     wrong = UsageError(f"{path}: is there already, and is not this merge", hint="Name another folder with --to, or remove it.")

@@ -54,7 +54,7 @@ def choose_texts(source: Source, tokenizer: ChatTokenizer, count: int, seed: int
         if not stage_is_complete(folder) or is_imported(stage_info(folder)):
             continue
         stage = read_stage(folder)
-        problems = load_problems(source.run.problems)
+        problems = training_problems(source)
         origin = folder.relative_to(source.run.root).as_posix()
         rows = sorted(range(len(stage)), key=lambda row: derive_seed(seed, "merge", origin, stage.name(row)))[:count]
         made, told = [], []
@@ -70,6 +70,12 @@ def choose_texts(source: Source, tokenizer: ChatTokenizer, count: int, seed: int
             told.append(stage.logprobs[part])
         return Texts(made, [stage.name(row) for row in rows], origin, seed, longest, told if own else None)
     return _prompts(source, tokenizer, count, seed, longest)
+
+
+def training_problems(source: Source) -> dict[str, Problem]:
+    """Of the run's own copy, or where nothing has run of the plan's file."""
+    copy = source.run.problems
+    return load_problems(copy if copy.is_file() else locate(source.locked.plan.problems.training, source.locked.path))
 
 
 def _stages(source: Source) -> Iterator[tuple[Path, bool]]:
@@ -92,8 +98,7 @@ def _prompt(tokenizer: ChatTokenizer, problems: dict[str, Problem], problem: str
 
 def _prompts(source: Source, tokenizer: ChatTokenizer, count: int, seed: int, longest: int) -> Texts:
     plan = source.locked.plan
-    copy = source.run.problems
-    problems = load_problems(copy if copy.is_file() else locate(plan.problems.training, source.locked.path))
+    problems = training_problems(source)
     cells = sorted(plan.cells, key=lambda cell: derive_seed(seed, "merge", "prompts", *cell))[:count]
     rows = []
     for problem, effort in cells:

@@ -29,7 +29,13 @@ START_SECONDS = 3600.0
 CLOSE_SECONDS = 10.0
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 _PROGRAM = "from ablation.policy.vllm.engine_process import main; main()"
-_DOING = {"Load": "loading an adapter", "Sample": "sampling", "Sleep": "going to sleep", "Wake": "waking up"}
+_DOING = {
+    "Load": "loading an adapter",
+    "Sample": "sampling",
+    "Score": "scoring",
+    "Sleep": "going to sleep",
+    "Wake": "waking up",
+}
 
 
 class EngineRefused(Exception):

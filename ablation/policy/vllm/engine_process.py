@@ -28,6 +28,7 @@ from ablation.policy.vllm.messages import (
     Load,
     Sample,
     SamplingValues,
+    Score,
     Sleep,
     Wake,
 )
@@ -96,6 +97,13 @@ def failed(doing: str, error: Exception) -> Failed:
     return Failed(doing, type(root).__name__, str(root) or repr(root))
 
 
+def lora_arguments(rank: int) -> dict[str, Any]:
+    """What an engine that can hold one adapter of `rank` is started with; without a rank nothing."""
+    if not rank:
+        return {}
+    return {"enable_lora": True, "max_loras": 1, "max_cpu_loras": 1, "max_lora_rank": rank_capacity(rank)}
+
+
 def rank_capacity(rank: int) -> int:
     """The smallest capacity that vLLM has for adapters of `rank`. Raises `ValueError` if there is none."""
     from vllm.config.lora import MaxLoRARanks
@@ -129,7 +137,7 @@ class Engine:
         self.settings = settings
         self.loaded: Adapter | None = None
         self._count = 0
-        if settings.tensor_parallel == 1:  # else the layers are in processes that vLLM starts, and those compute its own way
+        if settings.lora_rank and settings.tensor_parallel == 1:  # else the layers are in processes that vLLM starts, and those compute its own way
             cpu_lora.install()
         arguments = EngineArgs(
             model=settings.model,
@@ -147,10 +155,7 @@ class Engine:
             tensor_parallel_size=settings.tensor_parallel,
             enforce_eager=settings.eager,
             enable_prefix_caching=settings.prefix_caching,
-            enable_lora=True,
-            max_loras=1,
-            max_cpu_loras=1,
-            max_lora_rank=rank_capacity(settings.lora_rank),
+            **lora_arguments(settings.lora_rank),
             max_logprobs=settings.top_logprobs,
             logprobs_mode=settings.logprobs_mode,
             generation_config=settings.generation_config,
@@ -163,7 +168,6 @@ class Engine:
         """What came of the settings: versions, and how much fits."""
         import torch
         import vllm
-        from vllm.platforms import current_platform
 
         config = self.engine.vllm_config
         cache, model = config.cache_config, config.model_config
@@ -174,8 +178,7 @@ class Engine:
             "context": model.max_model_len,
             "kv_tokens": blocks * size,
             "kv_block": size,
-            "lora_dtype": str(config.lora_config.lora_dtype).removeprefix("torch."),
-            "lora_kernel": current_platform.get_punica_wrapper().rpartition(".")[2],
+            **(self._lora_facts() if self.settings.lora_rank else {}),
             "chunked_prefill": bool(config.scheduler_config.enable_chunked_prefill),
             "async_scheduling": bool(config.scheduler_config.async_scheduling),
             "prefix_caching": bool(cache.enable_prefix_caching),
@@ -184,11 +187,21 @@ class Engine:
             "pid": os.getpid(),
         }
 
+    def _lora_facts(self) -> dict[str, Any]:
+        from vllm.platforms import current_platform
+
+        return {
+            "lora_dtype": str(self.engine.vllm_config.lora_config.lora_dtype).removeprefix("torch."),
+            "lora_kernel": current_platform.get_punica_wrapper().rpartition(".")[2],
+        }
+
     def carry_out(self, request: Any, runner: Connection) -> Any:
         if isinstance(request, Load):
             return self.load(request.adapter)
         if isinstance(request, Sample):
             return self.sample(request, runner)
+        if isinstance(request, Score):
+            return self.score(request, runner)
         if isinstance(request, Sleep):
             return self.sleep()
         if isinstance(request, Wake):
@@ -252,6 +265,33 @@ class Engine:
                 runner.send(Alive(finished, tokens))
             if rows and not self.engine.has_unfinished_requests():
                 raise RuntimeError(f"the engine is idle, but {len(rows)} rollouts were never finished")
+
+    def score(self, request: Score, runner: Connection) -> dict[int, np.ndarray]:
+        """Logprobs of given tokens, of the model alone: with an adapter on the output layer vLLM's way to them breaks."""
+        if self.loaded is not None:
+            raise Refused("an adapter is loaded: given tokens are scored by a model alone")
+        from vllm import SamplingParams
+
+        params = SamplingParams(temperature=0.0, max_tokens=1, prompt_logprobs=0, detokenize=False)
+        waiting, rows, scored = iter(request.rows), {}, {}
+        told, tokens = time.monotonic(), 0
+        while True:
+            for key, ids, first in islice(waiting, AHEAD * self.settings.sequences - len(rows)):
+                rows[self._add(ids, params, None)] = (key, ids, first)
+            if not rows:
+                return scored
+            for output in self.engine.step():
+                if not output.finished:
+                    continue
+                key, ids, first = rows.pop(output.request_id)
+                places = zip(output.prompt_logprobs[first:], ids[first:], strict=True)
+                scored[key] = np.array([place[token].logprob for place, token in places], dtype=np.float64)
+                tokens += len(ids)
+            if time.monotonic() - told > ALIVE_SECONDS:
+                told = time.monotonic()
+                runner.send(Alive(len(scored), tokens))
+            if rows and not self.engine.has_unfinished_requests():
+                raise RuntimeError(f"the engine is idle, but {len(rows)} texts were never scored")
 
     @staticmethod
     def _take(row: _Row, completion: Any, top: int) -> int:

@@ -25,7 +25,7 @@ class EngineSettings:
     tensor_parallel: int
     eager: bool
     threads: int
-    lora_rank: int
+    lora_rank: int  # 0: no adapter can be loaded
     top_logprobs: int
     seed: int = 0
     generation_config: str = "vllm"  # the model folder's is not read
@@ -75,6 +75,13 @@ class Sample:
     rows: list[tuple[int, tuple[int, ...], int]]
     values: SamplingValues
     adapter: Adapter | None
+
+
+@dataclass(frozen=True)
+class Score:
+    """The base's raw logprobs of given tokens: for each (key, ids, first) those of `ids[first:]`, as key -> float64 array."""
+
+    rows: list[tuple[int, tuple[int, ...], int]]
 
 
 @dataclass(frozen=True)
