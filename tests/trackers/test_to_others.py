@@ -44,6 +44,39 @@ print(json.dumps(rows))
     assert all(sorted(step for step, _ in told) == [0, 1, 2, 3, 4, 5, 5] for told in rows.values())
 
 
+@pytest.mark.parametrize("odd", ["a file", "a link to nowhere", "a data base that is none"])
+def test_what_trackio_lost_is_no_success(tmp_path, odd):
+    """The package itself says nothing of a folder that it cannot write."""
+    pytest.importorskip("trackio")
+    home = tmp_path / "trackio"
+    if odd == "a file":
+        home.write_text("")
+    elif odd == "a link to nowhere":
+        home.symlink_to(tmp_path / "nowhere" / "else")
+    else:
+        home.mkdir()
+        (home / "mine.db").write_bytes(b"rubbish" * 1000)
+    done = subprocess.run(
+        [sys.executable, "-m", "ablation", "track", str(RECORD), "--to", "trackio=mine"],
+        cwd=tmp_path,
+        env=environment() | {"TRACKIO_DIR": str(home)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    kept = subprocess.run(
+        [sys.executable, "-c", "import trackio; print(len(trackio.Api().runs('mine')))"],
+        env=os.environ | {"TRACKIO_DIR": str(home)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode == 0:
+        assert kept.stdout.split()[-1:] == [str(len(SERIES))]
+    else:
+        assert done.returncode == 2 and "\n--to trackio: " in f"\n{done.stderr}" and "Traceback" not in done.stderr
+
+
 def test_wandb_offline_holds_every_point_once_and_no_machine(tmp_path):
     pytest.importorskip("wandb")
     offline = {"WANDB_MODE": "offline"}
