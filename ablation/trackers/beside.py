@@ -25,6 +25,8 @@ START_PATIENCE = 30.0
 """Seconds that a run waits at its start for trackers to say that they are ready, or why not."""
 END_PATIENCE = 20.0
 """Seconds that trackers have at the end of a run for what is left, all together."""
+_KILL_PATIENCE = 5.0
+"""Seconds that a killed process has to be gone."""
 
 
 @contextmanager
@@ -143,4 +145,5 @@ class _Child:
             if self._process.poll() is None:
                 os.killpg(self._process.pid, signal.SIGKILL)
         self._ready = False
-        self._process.wait()
+        with suppress(subprocess.TimeoutExpired):  # of a process that waits for a disk that is gone: it ends when it can
+            self._process.wait(_KILL_PATIENCE)

@@ -105,6 +105,26 @@ def test_one_that_dies_is_named_and_the_run_goes_on(tmp_path, run):
     ]
 
 
+def test_one_that_not_even_a_kill_ends_holds_no_run(tmp_path, run, monkeypatch):
+    """A process that waits for a disk that is gone takes no signal. Here it is stopped, and no signal is sent."""
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setattr(beside, "END_PATIENCE", 1.0)
+    monkeypatch.setattr(beside, "_KILL_PATIENCE", 1.0)
+    asked, kill = [], os.killpg
+    monkeypatch.setattr(beside.os, "killpg", lambda group, number: asked.append(group))
+
+    def during():
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            if b"ablation.trackers.process" in path.read_bytes() and _parent(path.parent) == os.getpid():
+                os.kill(int(path.parent.name), signal.SIGSTOP)
+
+    started = time.monotonic()
+    said = tracked(tmp_path / "board", tmp_path / "empty", during)
+    assert "not done after 1 s" in said[-1] and time.monotonic() - started < 60
+    (group,) = asked
+    kill(group, signal.SIGKILL)
+
+
 def _parent(process: Path) -> int:
     return int((process / "stat").read_text().rpartition(")")[2].split()[1])
 
