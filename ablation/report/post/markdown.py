@@ -36,9 +36,13 @@ def _backslash(found: re.Match[str]) -> str:
 def code(text: str) -> str:
     """A code span; the fence is longer than any run of backquotes inside."""
     text = " ".join(clean(text).split())
-    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
-    fence, pad = "`" * (longest + 1), " " if text[:1] == "`" or text[-1:] == "`" else ""
+    fence, pad = "`" * (_longest(text) + 1), " " if text[:1] == "`" or text[-1:] == "`" else ""
     return f"{fence}{pad}{text.replace('|', chr(92) + '|') if '|' in text else text}{pad}{fence}"
+
+
+def _longest(text: str) -> int:
+    """Backquotes in the longest run of them."""
+    return max((len(run) for run in re.findall(r"`+", text)), default=0)
 
 
 def markdown(document: model.Document) -> str:
@@ -91,7 +95,8 @@ def _block(block: model.Block, figures: dict[str, int]) -> Iterator[str]:
         quote = "> " if block.kind == "warning" else ""
         yield from (f"{quote}{_inline(block.parts)}", "")
     elif isinstance(block, model.Command):
-        yield from ("```sh", *(clean(block.text).splitlines()), "```", "")
+        fence = "`" * max(3, _longest(block.text) + 1)
+        yield from (f"{fence}sh", *(clean(block.text).splitlines()), fence, "")
     elif isinstance(block, model.Items):
         yield from (f"- {_inline(row)}" for row in block.rows)
         yield ""
