@@ -5,10 +5,11 @@ BIN := $(VENV)/bin
 PLAN ?= plans/quickstart.yaml
 # Processes that share the test files; a file is never split.
 WORKERS ?= auto
-# What `make test-vllm` runs.
+# What `make test-vllm` and `make test-tinker` run.
 VLLM_TESTS ?= $(wildcard tests/*/vllm)
+TINKER_TESTS ?= $(wildcard tests/*/tinker)
 
-.PHONY: study test test-vllm bench bench-vllm gpu-check lint clean
+.PHONY: study test test-vllm test-tinker bench bench-vllm gpu-check lint clean
 
 study: $(VENV)/.local  ## lock the quickstart plan if it is not locked, run every arm, print the verdict
 	test -e $(PLAN:.yaml=.lock) || $(BIN)/ablation plan lock $(PLAN)
@@ -20,6 +21,9 @@ test: $(VENV)/.dev  ## the whole test suite
 
 test-vllm: $(VENV)-vllm/.installed  ## the tests that need vLLM, with its CPU build, in an environment of their own
 	$(VENV)-vllm/bin/python -m pytest --durations=5 $(VLLM_TESTS)
+
+test-tinker: $(VENV)-tinker/.installed  ## the tests against a real server of the Tinker protocol, with SkyRL's on the CPU, in an environment of their own
+	$(VENV)-tinker/bin/python -m pytest --durations=5 $(TINKER_TESTS)
 
 bench: $(VENV)/.dev  ## speed and memory, as ratios within one run
 	$(BIN)/python -m tests.bench
@@ -55,5 +59,15 @@ $(VENV)-vllm/.installed: pyproject.toml .constraints.txt
 	$(VENV)-vllm/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	touch $@
 
+# SkyRL's server beside the client that it speaks with. It names Python 3.12; below, one class of the standard library has to be the newer
+# one, and its jax is the last for 3.11. So its own requirements are named here, and it is installed without them.
+$(VENV)-tinker/.installed: pyproject.toml .constraints.txt tests/policy/tinker/requirements.txt
+	$(PYTHON) -m venv $(VENV)-tinker
+	grep -v -e '^peft' -e '^transformers' .constraints.txt > $(VENV)-tinker/constraints.txt
+	$(VENV)-tinker/bin/python -m pip install --quiet --constraint $(VENV)-tinker/constraints.txt --editable '.[local,tinker]' --requirement tests/policy/tinker/requirements.txt
+	$(VENV)-tinker/bin/python -m pip install --quiet --no-deps --ignore-requires-python skyrl==0.4.0
+	cp tests/policy/tinker/sitecustomize.py "$$($(VENV)-tinker/bin/python -c 'import site; print(site.getsitepackages()[0])')"
+	touch $@
+
 clean:  ## remove the environment and caches, never a run
-	rm -rf $(VENV) $(VENV)-vllm .pytest_cache .ruff_cache .hypothesis build *.egg-info
+	rm -rf $(VENV) $(VENV)-vllm $(VENV)-tinker .pytest_cache .ruff_cache .hypothesis build *.egg-info

@@ -7,9 +7,9 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from ablation.plan.resources import repeated
-from ablation.plan.section import PositiveFloat, PositiveInt, Section, refuse_any
+from ablation.plan.section import PositiveFloat, PositiveInt, Section, Text, refuse_any
 
-Backend = Literal["local", "vllm"]
+Backend = Literal["local", "vllm", "tinker"]
 
 
 class Vllm(Section):
@@ -45,17 +45,32 @@ class Vllm(Section):
         return self
 
 
+class Tinker(Section):
+    """A training service of the Tinker protocol: it samples and trains, and nothing of the model is computed here."""
+
+    base_model: Text
+    """The name that the service gives to the plan's base."""
+    in_flight: int = Field(default=256, ge=1, le=65536)
+    """Rollouts under way at one time; the others wait here."""
+    mismatch: float | None = Field(default=None, gt=0, le=1)
+    """Largest mean absolute difference of the service's sampler and trainer in their logprobs (nats) in the preflight; `null`:
+    0.001 with float32, 0.05 with bfloat16."""
+
+
 class Policy(Section):
     """What samples and trains."""
 
     backend: Backend = "local"
-    """`local`: transformers and peft on this machine. `vllm`: the same trains, and vLLM samples."""
+    """`local`: transformers and peft on this machine. `vllm`: the same trains, and vLLM samples. `tinker`: a training service
+    does both."""
     also: list[Backend] = Field(default_factory=list)
     """Other backends that a run may be made with: `ablation run --policy NAME` takes one, for all of its run folder."""
     threads: int = Field(default=1, ge=1, le=1024)
     """CPU threads: recorded and held fixed, because they order floating-point sums."""
     vllm: Vllm | None = None
     """How vLLM samples, where `backend` or `also` names it; left out there, its own defaults."""
+    tinker: Tinker | None = None
+    """Which service, where `backend` or `also` names it."""
 
     @property
     def backends(self) -> list[str]:
@@ -91,5 +106,5 @@ class Policy(Section):
         return self
 
 
-SECTIONS = {"vllm": "vLLM samples"}
+SECTIONS = {"vllm": "vLLM samples", "tinker": "a training service is used"}
 """Backends that have a section of their own in `policy`, and what it says."""

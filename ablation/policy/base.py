@@ -57,7 +57,7 @@ class UpdateStats:
     """What one optimizer step was made of."""
 
     loss: float
-    grad_norm: float
+    grad_norm: float | None  # None: a service does not tell it
     tokens: int  # tokens with a non-zero weight
     stepped: bool  # False: no token had a weight, or loss, gradient or what the step would lead to is not finite
     mismatch: dict[str, float]  # trainer against sampler logprobs on the weighted tokens
@@ -72,7 +72,7 @@ Taken = Callable[[int, SampledTokens], None]
 
 
 class Policy(Protocol):
-    """One adapter on one frozen base. Implementations: `local.LocalPolicy`, `vllm.policy.VllmPolicy`."""
+    """One adapter on one frozen base. Implementations: `LocalPolicy`, `VllmPolicy`, `TinkerPolicy`."""
 
     streams: bool
     """True: it is asked for all rollouts of a stage together, and hands each over when it ends. False: it is asked for the

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import gc
 from pathlib import Path
-from typing import Any
 
 import torch
 from peft import PeftModel, get_peft_model_state_dict
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM
 
 from ablation.errors import UsageError
 from ablation.plan.load import field_path
 from ablation.plan.model import Plan
 from ablation.plan.model_files import ADAPTER_CONFIG, ADAPTER_FILE, adapter_problems, base_problems
+from ablation.policy.tokenizer import UNUSABLE_TEXT, load_tokenizer, unusable
 
+__all__ = ["DTYPES", "UNUSABLE", "free_memory", "load_adapted", "load_tokenizer"]
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 # What transformers, peft, tokenizers and safetensors raise for files that they cannot use.
-UNUSABLE = (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError, ImportError, SafetensorError)
+UNUSABLE = (*UNUSABLE_TEXT, SafetensorError)
 
 
 def free_memory() -> None:
@@ -27,14 +28,6 @@ def free_memory() -> None:
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-
-
-def load_tokenizer(base: Path) -> Any:
-    """The tokenizer, chat template included, of a model folder. Raises `UsageError` if there is none that can be used."""
-    try:
-        return AutoTokenizer.from_pretrained(base, local_files_only=True)
-    except UNUSABLE as error:
-        raise unusable("model.base", base, "tokenizer", error) from error
 
 
 def load_adapted(plan: Plan, base: Path, start_adapter: Path, dtype: torch.dtype | None = None) -> PeftModel:
@@ -101,10 +94,3 @@ def check_adapter(model: PeftModel, stored: dict[str, torch.Tensor], start_adapt
     broken = [name for name, weight in sorted(stored.items()) if not torch.isfinite(weight).all()]
     if broken:
         raise UsageError(f"model.start_adapter: {path}: weight `{broken[0]}` holds numbers that are not finite")
-
-
-def unusable(field: str, folder: Path, what: str, error: Exception) -> UsageError:
-    reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    return UsageError(
-        f"{field}: {folder}: no usable {what}: {reason}", hint="Look at the folder: a file is missing, cut or of another model."
-    )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 import torch
 
 from ablation.policy.head import chunks
+from ablation.policy.mismatch import mismatch
 from ablation.policy.packing import Packed
+
+__all__ = ["hidden_states", "mismatch", "token_logprobs"]
 
 
 def hidden_states(backbone: Callable, packed: Packed) -> torch.Tensor:
@@ -31,19 +33,3 @@ def token_logprobs(hidden_UD: torch.Tensor, head: Callable, packed: Packed, voca
         found[chunk.order] = chunk.logprobs
     assert found is not None, "no row has a token to score"
     return found
-
-
-def mismatch(trainer_logprobs: np.ndarray, sampler_logprobs: np.ndarray) -> dict[str, float]:
-    """How far the trainer's logprobs are from the sampler's on the same tokens (nats), over the tokens where both are finite.
-
-    `k3` is the estimator exp(d) - d - 1 of KL(sampler || trainer) with d = trainer - sampler
-    (Schulman, "Approximating KL Divergence", 2020).
-    """
-    difference = trainer_logprobs.astype(np.float64) - sampler_logprobs.astype(np.float64)
-    difference = difference[np.isfinite(difference)]
-    names = ("mean_absolute", "p99_absolute", "share_ratio_outside_10_percent", "k3")
-    if not len(difference):
-        return dict.fromkeys(names, 0.0)
-    absolute, ratio = np.abs(difference), np.exp(difference)
-    values = (absolute.mean(), np.quantile(absolute, 0.99), (np.abs(ratio - 1) > 0.1).mean(), (ratio - difference - 1).mean())
-    return {name: float(value) for name, value in zip(names, values, strict=True)}

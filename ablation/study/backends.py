@@ -65,6 +65,10 @@ def load_backend(
 
     Whether the prompts fit into the context is looked at as soon as it is known, before what takes long.
     """
+    if plan.policy.backend == "tinker":
+        from ablation.study.service import load_service
+
+        return load_service(plan, folders, prompts, reporter)
     if plan.policy.vllm is not None:
         need_sampler(plan.policy.vllm.engine)
     offline = _offline(plan, folders, prompts, reporter, machine)

@@ -38,7 +38,7 @@ class Machine:
         folder = None if self.server_folder is None else str(self.server_folder)
         return {
             "turns": self.turns,
-            "server": None if self.server is None else _without_password(self.server),
+            "server": None if self.server is None else without_password(self.server),
             "server_folder": folder,
             "processes": self.processes,
         }
@@ -88,7 +88,7 @@ def this_machine(
             "the plan samples from a vLLM server: say where it is",
             hint="--server http://HOST:PORT, or ABLATION_VLLM_SERVER.",
         )
-    _check_address(names["server"], values["server"])
+    check_address(names["server"], values["server"])
     folder = values["server_folder"]
     if folder is not None and not Path(folder).is_dir():
         raise UsageError(f"{names['server_folder']}: {folder} is no folder", hint="The server must see it under the same path.")
@@ -110,18 +110,20 @@ def _processes(policy: Policy, option: int | None, variable: str | None) -> int:
     return int(value)
 
 
-def _check_address(name: str, address: str) -> None:
+def check_address(name: str, address: str, key: str = SERVER_KEY) -> None:
+    """Raise `UsageError` unless it is the address of a server, and has no name or password in it. `key`: where a key goes."""
     try:
         parts = urlsplit(address)
         right = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:
         right = False
     if not right:
-        raise UsageError(f"{name}: found `{_without_password(address)}`; an address such as http://127.0.0.1:8000 is needed")
+        raise UsageError(f"{name}: found `{without_password(address)}`; an address such as http://127.0.0.1:8000 is needed")
     if parts.username is not None or parts.password is not None:
-        raise UsageError(f"{name}: the address has a name or a password in it", hint=f"A key goes into {SERVER_KEY}.")
+        raise UsageError(f"{name}: the address has a name or a password in it", hint=f"A key goes into {key}.")
 
 
-def _without_password(address: str) -> str:
+def without_password(address: str) -> str:
+    """The address for a message or a record."""
     head, at, tail = address.rpartition("@")
     return f"{head.split('://')[0]}://...@{tail}" if at else address

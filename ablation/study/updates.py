@@ -169,7 +169,7 @@ def update_metrics(own: Outcomes, stage: Stage, stats: UpdateStats) -> dict[str,
 
     Mismatch and entropy are of the weighted tokens under the trainer before the step; without such tokens there is none.
     """
-    broken = (not math.isfinite(stats.loss)) + (not math.isfinite(stats.grad_norm))
+    broken = (not math.isfinite(stats.loss)) + (stats.grad_norm is not None and not math.isfinite(stats.grad_norm))
     if stats.tokens and not stats.stepped and not broken:  # only the weights or moments after the step would not be finite
         broken = 1
     nonfinite = int((~np.isfinite(stage.logprobs)).sum()) + broken
@@ -178,7 +178,7 @@ def update_metrics(own: Outcomes, stage: Stage, stats: UpdateStats) -> dict[str,
         "nonfinite": nonfinite,
         **{name: _finite(stats.mismatch[key]) if stats.tokens else None for name, key in MISMATCH.items()},
         "grad_norm": _finite(stats.grad_norm) if stats.tokens else None,
-        "entropy": None if stats.entropy is None else _finite(stats.entropy),
+        "entropy": _finite(stats.entropy),
     }
 
 
@@ -196,8 +196,8 @@ def all_without_signal(own: Outcomes, weights: Weights) -> bool:
     return set(own.cell.tolist()) == set(weights.no_signal)
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _step_report(stats: UpdateStats, outcome: str, stage: Stage) -> dict[str, Any]:
