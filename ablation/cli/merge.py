@@ -93,6 +93,61 @@ def merge(
     echo(f"draft of a model card: {target / CARD}")
 
 
+@app.command("check")
+def check(
+    model: Annotated[Path, typer.Argument(metavar="FOLDER", help="A model folder, or a .gguf file.")],
+    plan: Annotated[Path | None, typer.Option("--plan", help="The locked plan. Left out: the only locked one in plans/.")] = None,
+    run: Annotated[Path | None, typer.Option("--run", help="The run folder. Left out: runs/NAME.")] = None,
+    beside: Annotated[
+        Path | None,
+        typer.Option("--beside", metavar="FOLDER", help="A model that is whole: the merged one that this was made of."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Which problems, and the seeds of the rollouts.")] = 20261101,
+    longest: Annotated[int, typer.Option("--tokens", min=1, help="Tokens of a rollout, at most.")] = 4096,
+    engine: Engine = "auto",
+    as_json: Json = False,
+) -> None:
+    """Whether a model in any format that transformers or vLLM loads is broken: a few rollouts beside the base's.
+
+    Exit 4: it does not do what the base, or the model beside it, does.
+    """
+    from ablation.cli.run import need_local_extra
+    from ablation.cli.run_folder import find_run
+    from ablation.errors import ExitCode, UsageError
+
+    locked, root, _ = find_run(plan, run)
+    need_local_extra()
+    from ablation.merge.breakage import failed_in_words
+    from ablation.merge.check import check_model, find_model
+    from ablation.merge.run import ENGINES
+    from ablation.merge.source import locked_digest
+    from ablation.plan.locate import locate
+    from ablation.problems.problem import load_problems
+    from ablation.report.merge_words import breakage_lines
+    from ablation.report.safe import clean
+    from ablation.rollouts.folder import RunFolder
+
+    if engine not in ENGINES:
+        raise UsageError(f"--engine: found `{engine}`; it is one of {', '.join(ENGINES)}")
+    found = find_model(model)
+    locked_digest(locked, "model.base")
+    copy = RunFolder(root).problems
+    problems = load_problems(copy if copy.is_file() else locate(locked.plan.problems.training, locked.path))
+    base = locate(locked.plan.model.base, locked.path)
+    record = check_model(locked, base, problems, found, beside=beside, engine=engine, seed=seed, longest=longest, say=_say)
+    passed = record["breakage"]["passed"]
+    code = ExitCode.DONE if passed else ExitCode.GATE
+    if as_json:
+        typer.echo(json.dumps(record | {"exit_code": int(code)}, ensure_ascii=False, allow_nan=False))
+    else:
+        echo(clean(f"{record['model']}: {record['format']}, loaded by {record['engine']}"))
+        for line in breakage_lines(record["breakage"]):
+            echo(clean(line))
+    if not passed:
+        _say(f"{model}: broken: {failed_in_words(record['breakage'])}")
+    raise typer.Exit(int(code))
+
+
 def default_folder(root: Path, family: str, name: str, main: str) -> Path:
     """`merged/NAME-ARM@UPDATES` beside `runs/`; a family that is not the first one is named."""
     parent = root.absolute().parent

@@ -180,8 +180,13 @@ def _texts(one: SampledTokens, prompt: Prompt, ids: TokenIds, tokenizer: Any) ->
     return texts[0], texts[1], span
 
 
-def judge(own: Mapping[str, Any], references: Mapping[str, Mapping[str, Any]], *, same_prompts: bool = True) -> dict[str, Any]:
-    """Each check with its outcome; `passed` unless one of them fails. `same_prompts`: see `prompts_alike`."""
+def judge(
+    own: Mapping[str, Any], references: Mapping[str, Mapping[str, Any]], *, same_prompts: bool | None = True
+) -> dict[str, Any]:
+    """Each check with its outcome; `passed` unless one of them fails.
+
+    `same_prompts`: see `prompts_alike`; None where the folder has no tokenizer of its own.
+    """
     found: dict[str, Any] = {}
     for name, words in CHECKS.items():
         count = own["counts"][name]
@@ -191,7 +196,7 @@ def judge(own: Mapping[str, Any], references: Mapping[str, Mapping[str, Any]], *
         "words": "tokenizer and chat template give the same prompt ids",
         "own": None,
         "references": {},
-        "result": PASS if same_prompts else FAIL,
+        "result": NOT_ASKED if same_prompts is None else PASS if same_prompts else FAIL,
     }
     failed = [name for name, one in found.items() if one["result"] == FAIL]
     like = ("thinking_cjk_share", "mean_tokens", "truncated")

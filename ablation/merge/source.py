@@ -95,7 +95,7 @@ def find_source(locked: LockedPlan, root: Path, text: str, family: str | None = 
     elif arm != START:
         raise IncompleteError(f"{root}: there is no such run, so there is no checkpoint to merge")
     base, start = locate(plan.model.base, locked.path), locate(plan.model.start_adapter, locked.path)
-    digests = {name: _locked_digest(locked, name) for name in FIELDS}
+    digests = {name: locked_digest(locked, name) for name in FIELDS}
     adapter, marker = start, None
     if arm != START:
         adapter = run.checkpoint(family, arm, updates)
@@ -121,8 +121,8 @@ def find_source(locked: LockedPlan, root: Path, text: str, family: str | None = 
     )
 
 
-def _locked_digest(locked: LockedPlan, name: str) -> tuple[str, bool]:
-    """(the folder's digest, whether the lock has it). Raises as `find_source`."""
+def locked_digest(locked: LockedPlan, name: str) -> tuple[str, bool]:
+    """(digest of the folder that the field `name` means, whether the lock has it). Raises as `find_source`."""
     resource = getattr(locked.plan.model, FIELDS[name])
     path = locate(resource, locked.path)
     if resource.owed is not None or not os.path.isdir(path):
