@@ -179,6 +179,8 @@ def _status(state: ReadState) -> dict[str, Any]:
 
 
 def _tell_result(content: dict[str, Any]) -> None:
+    from ablation.report.numbers import with_sign
+
     if "counts" in content:
         for model, categories in content["counts"].items():
             for category, counts in categories.items():
@@ -200,6 +202,6 @@ def _tell_result(content: dict[str, Any]) -> None:
     for band in content["lengths"]["bands"]:
         say(f"{band['band']} pairs ({band['from']} to {band['to']} characters): {band['passes']} of {band['pairs']} pass")
     r = content["lengths"]["correlation"]
-    say(f"correlation of being the subject with length: {'undefined' if r is None else f'{r:+.2f}'}")
+    say(f"correlation of being the subject with length: {'undefined' if r is None else with_sign(r, 2)}")
     for line in content["warnings"]:
         say(f"warning: {line}", err=True)

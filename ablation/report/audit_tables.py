@@ -14,6 +14,7 @@ from rich.text import Text
 from ablation.plan.external import UNCHECKED
 from ablation.plan.model import Plan
 from ablation.report.arm_words import arm_formula
+from ablation.report.numbers import percent, short
 from ablation.report.plan_page import pairs
 from ablation.report.terminal import clean
 from ablation.training.identities import WORDS
@@ -111,11 +112,11 @@ def _table(updates: list[dict[str, Any]], detail: bool) -> Table:
 def _shares(weights: dict[str, Any]) -> Iterator[str]:
     for name in ("negative_share", "net_share", "truncated_share", "kl_share"):
         value = weights[name]
-        yield NOTHING if value is None else f"{value:.1%}".replace("-0.0%", "0.0%")  # what is left of rounding has no sign
+        yield NOTHING if value is None else percent(value, 1)
 
 
 def _number(value: float | None) -> str:
-    return "not finite" if value is None else f"{value:.4g}"
+    return "not finite" if value is None else short(value, 4)
 
 
 def _held(updates: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:

@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from ablation.measures.estimate import METHODS, Estimate
+from ablation.report.numbers import short
 from ablation.report.verdict_parts import Command, hours_in_words, indented, plain_table, ratio, rules, shown, style, titled
 from ablation.verdict.claims import RATIOS as CLAIMED_RATIOS
 from ablation.verdict.model import INCOMPLETE, NOT_RUN, SELECTED, SectionVerdict, Verdict
@@ -258,8 +259,8 @@ def claims(found: Sequence[ClaimVerdict]) -> Group:
 def effect_in_words(found: Estimate | None) -> str:
     if found is None or found.value is None:
         return "-"
-    value = f"{float(found.value):.3g}"
+    value = short(found.value, 3)
     if found.low is None or found.high is None:
         return value
     how = METHODS.get(found.method or "", "")
-    return f"{value} ({found.level:.0%}: {found.low:.3g} to {found.high:.3g}{'; ' if how else ''}{how})"
+    return f"{value} ({found.level:.0%}: {short(found.low, 3)} to {short(found.high, 3)}{'; ' if how else ''}{how})"

@@ -142,7 +142,7 @@ def _rates(rates: Rates) -> str:
 
 
 def _effects(effects: Effects) -> str:
-    parts = [f"{who} " + ", ".join(f"{name} {change:+g}" for name, change in one.items()) for who, one in effects.items()]
+    parts = [f"{who} " + ", ".join(f"{name} {by:+zg}" for name, by in one.items()) for who, one in effects.items()]
     return "; ".join(parts)
 
 

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from ablation.plan.model import Loops
 from ablation.report.loop_words import looping_words, percent
+from ablation.report.numbers import fixed
 from ablation.report.safe import clean
 from ablation.rollouts.one import One
 from ablation.rollouts.repeated import longest
@@ -231,7 +232,7 @@ def _token_lines(one: One, width: int) -> list[Text]:
 
 
 def _number(value: float | None) -> str:
-    return "none" if value is None or not np.isfinite(value) else f"{round(value, 3) + 0.0:.3f}"
+    return "none" if value is None or not np.isfinite(value) else fixed(value, 3)
 
 
 def _common(one: np.ndarray, other: np.ndarray) -> int:

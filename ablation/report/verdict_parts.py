@@ -15,6 +15,7 @@ from rich.text import Text
 from ablation.measures.estimate import METHODS, Estimate
 from ablation.plan.rules import ALL_COUNTS
 from ablation.plan.words import number
+from ablation.report.numbers import fixed, with_sign
 from ablation.verdict import model
 from ablation.verdict.exact import exact
 from ablation.verdict.rules import BOUND, STATED, RuleResult
@@ -101,7 +102,7 @@ def shown_number(one: RuleResult) -> str:
         printed = Fraction(f"{float(one.value):.{digits}f}")
         if (printed > limit) == (one.value > limit) and (printed < limit) == (one.value < limit):
             break
-    return f"{float(one.value):{'+' if one.rule.compare == 'change' else ''}.{digits}f}"
+    return (with_sign if one.rule.compare == "change" else fixed)(one.value, digits)
 
 
 def indented(text: str) -> RenderableType:
@@ -126,7 +127,7 @@ def shown(value: Any) -> str:
 
 
 def signed(value: Fraction | None, digits: int) -> str:
-    return NOTHING if value is None else f"{float(value):+.{digits}f}"
+    return NOTHING if value is None else with_sign(value, digits)
 
 
 def ratio(one: Estimate | None) -> str:

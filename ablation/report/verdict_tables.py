@@ -17,6 +17,7 @@ from ablation.plan.judging import REPLICATION_REASONS
 from ablation.plan.model import Plan
 from ablation.plan.tables import STUDY
 from ablation.report.arm_words import arm_in_words
+from ablation.report.numbers import percent_range, with_sign
 from ablation.report.phase2_tables import claims, later_labels, phase2_parts, section_label
 from ablation.report.phase2_words import table_words
 from ablation.report.terminal import Page, clean
@@ -289,12 +290,11 @@ def stop_in_words(arm: ArmVerdict) -> str:
 
 def count_in_words(one: Mapping[str, Any]) -> str:
     n = one["rollouts"]
-    points = f"{one['points']:+.0f} percentage points"
+    points = f"{with_sign(one['points'], 0)} percentage points"
     return f"{one['name']}: {one['measure']} {one['subject']} of {n} against {one['reference']} of {n}, {points} ({one['how']})"
 
 
 def share_range(ends: Sequence[float] | None) -> str:
     if ends is None:
         return NOTHING
-    low, high = (round(100 * end) for end in ends)
-    return str(low) if low == high else f"{low} to {high}"
+    return percent_range(*ends)

@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ablation.report.numbers import fixed
 from ablation.report.safe import clean
 
 BAR = 8
@@ -114,7 +115,7 @@ def _arms(arms: Sequence[ArmLook], *, bars: bool) -> RenderableType:
             f"{bar(arm.done, arm.updates)} {arm.done}/{arm.updates}" if bars else f"{arm.done}/{arm.updates}",
             "stopped" if arm.stopped else arm.readout,
             *("" if share is None else f"{100 * share:.0f}%" for share in found),
-            "" if logprob is None else f"{logprob:.3f}",
+            "" if logprob is None else fixed(logprob, 3),
             style="bold" if 0 < arm.done < arm.updates and not arm.stopped else "",
         )
     return table

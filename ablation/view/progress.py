@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ablation.errors import AblationError
+from ablation.files import parse_json
 from ablation.plan.deviations import Deviation, read_deviations
 from ablation.plan.model import Plan
 from ablation.rollouts.folder import stage_file
-from ablation.study.phase2_state import SetState, phase2_state
+from ablation.study.phase2_state import ComparisonState, SetState, phase2_state
 from ablation.study.runlock import runner_at_work
 from ablation.study.schedule import cells_of_update
 from ablation.study.state import RunState, run_state
@@ -39,6 +40,8 @@ class Progress:
 
     state: RunState
     sets: list[SetState]
+    counts: dict[tuple[str, str], int]
+    """(set, subject) -> rollouts of the subject, where its stage is complete."""
     worker: str | None
     sampling: list[Sampling]
     events: list[dict[str, Any]]
@@ -67,6 +70,7 @@ def progress(study: Study) -> Progress:
     return Progress(
         run_state(locked.plan, study.root, deviations) if note is None else _without_events(locked.plan, study),
         sets,
+        {(one.set, one.subject): count for of in sets for one in of.comparisons if (count := _count(study, one)) is not None},
         runner_at_work(study.root),
         _sampling(study, locked.plan, events),
         [_event(one) for one in reversed(events[-LAST:])],
@@ -75,6 +79,15 @@ def progress(study: Study) -> Progress:
         deviations,
         note,
     )
+
+
+def _count(study: Study, one: ComparisonState) -> int | None:
+    """Rollouts of the subject, as its `stage.json` says."""
+    path = stage_file(study.run.evaluated(one.set, one.subject))
+    try:
+        return sum(int(part["rows"]) for part in parse_json(path.read_bytes())["parts"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _without_events(plan: Plan, study: Study) -> RunState:

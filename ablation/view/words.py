@@ -6,7 +6,9 @@ import math
 from datetime import UTC, datetime
 from typing import Any
 
-NOTHING = "–"
+from ablation.report.numbers import fixed, with_sign
+
+NOTHING, MINUS = "–", "\N{MINUS SIGN}"
 
 
 def figure(value: Any, digits: int = 3) -> str:
@@ -16,15 +18,16 @@ def figure(value: Any, digits: int = 3) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
-        return f"{value:,}".replace("-", "\N{MINUS SIGN}")
-    if abs(value) < 10.0**-digits / 2:
-        return f"{0:.{digits}f}"
-    return f"{value:.{digits}f}".replace("-", "\N{MINUS SIGN}")
+        return f"{value:,}".replace("-", MINUS)
+    return fixed(value, digits).replace("-", MINUS)
 
 
 def signed(value: Any, digits: int = 3) -> str:
-    shown = figure(value, digits)
-    return shown if shown == NOTHING or shown.startswith("\N{MINUS SIGN}") or not value else f"+{shown}"
+    """The same with a plus; what rounds to zero is no negative number."""
+    if value is None or isinstance(value, bool) or not math.isfinite(value):
+        return figure(value, digits)
+    text = with_sign(value, digits) if isinstance(value, float) else f"{value:+,}" if value else "0"
+    return text.replace("-", MINUS)
 
 
 def share(value: Any, of: Any) -> str:

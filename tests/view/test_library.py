@@ -159,3 +159,15 @@ def test_what_is_the_same_in_both_families_is_said_once():
 def rules_page(study, found):
     values = {"study": study.name, "tab": "rules", "title": study.name, "many": False, "found": found}
     return page("rules", **values).replace("<code>C</code>", "C").replace(" In those", "<In those")
+
+
+def test_a_comparison_says_how_many_rollouts_it_has_and_no_more_of_its_read_than_is_so(tmp_path):
+    run, locked = made.make(tmp_path)
+    made.with_held_out(run, locked)
+    (stage,) = run.root.glob("evaluations/held-out/*/subject/stage.json")
+    wanted = sum(part["rows"] for part in json.loads(stage.read_text())["parts"])
+    client = browser(tmp_path / "runs")
+    live = client.get("/study/small/live").text
+    row = re.search(r"<tr><td>held-out</td>(.*?)</tr>", live, re.S)[1]
+    assert f'<td class="n">{wanted}</td>' in row and "<td>not read</td>" in row
+    assert wanted == 24 and "<td>sampled</td>" in row and "<td>yes</td>" not in row

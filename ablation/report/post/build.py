@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ablation.report.numbers import with_sign
 from ablation.report.post import ending, opening, phase2, readouts, weights
 from ablation.report.post.charts import drift_chart, ratios_chart, weights_chart
 from ablation.report.post.document import Cell, Code, Column, Document, Figure, Section, Table
@@ -103,7 +104,7 @@ def _ends(study: Study) -> str:
     for one in study.points:
         found = one.estimates.get("logprob")
         if one.stage == "readout" and found is not None and found.value is not None:
-            said.append(f"{one.family}/{one.arm} {float(found.value):+.3f} nats per token at the readout")
+            said.append(f"{one.family}/{one.arm} {with_sign(found.value, 3)} nats per token at the readout")
     return f"{'; '.join(said)}." if said else ""
 
 

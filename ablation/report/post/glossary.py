@@ -29,11 +29,17 @@ LABELS = {
     "NOT_SHOWN": "the test does not reject it, which is no evidence that nothing differs.",
 }
 WORDS = {
-    "arm": "one training run that changes one thing against the others. The control is the arm that the others are held against.",
+    "arm": "one training run that changes one thing against the others.",
+    "control": "the arm that the others are held against: training as it is, without the change that an arm tries.",
+    "contrast": "what the headline asks for: in the same seeds the control is damaged and another arm is not.",
     "family": "one set of random seeds for sampling and shuffling. The second repeats control and first stable arm.",
     "cell": "one problem at one setting of reasoning effort (low, medium or xhigh).",
     "rollout": "one sampled response: thinking, then a visible answer.",
+    "group": "the rollouts of one cell in one update. A rollout is held against the others of its group.",
+    "advantage": "reward of a rollout minus what its group gives for comparison, most often the group's mean reward; an arm says "
+    "if it does otherwise. Above zero training makes the rollout's tokens likelier, below zero less likely.",
     "update": "one step of the optimizer, on the rollouts of some of the cells.",
+    "stop rule": "a number of an update at which the plan ends a run at once, without a readout.",
     "sweep": "the starting model sampled on all cells before training.",
     "readout": "a trained arm sampled on all cells after its last update, with the sweep's seeds.",
     "start": "the model before training.",
@@ -60,6 +66,8 @@ WORDS = {
     "often as the percentage says. It is over cells, problems or tasks, not over training runs.",
     "x": "times: 0.80x is a fifth less than the start, 1.20x a fifth more.",
     "weight": "the factor with which training pushed a token up (positive) or down (negative). Shares are of the sum of sizes.",
+    "KL": "how far the trained model's choice of a token is from the starting model's, in nats. An arm with a KL term adds a "
+    "pull back to the start to the weights; its share of the absolute weight is in the audit.",
     "deviation": "something done otherwise than the plan says, written down before it was done. Every later label names it.",
     "digest": "a fingerprint (SHA-256) of a file or plan: the same digest means the same content.",
     "journal": "the run's log: every event with its time, chained so that a changed line is found.",

@@ -39,8 +39,12 @@ _SPECIAL = {
 _RANGE = re.compile(r"(?<=[0-9])-(?=[0-9])")
 _MINUS = re.compile(r"(?<![0-9A-Za-z])-(?=[0-9])")
 _TIMES = re.compile(r"(?<=[0-9])x(?![A-Za-z])")
-WIDE = 7
-"""Columns above which a table is shrunk to the width of the text."""
+PACKAGES = ("booktabs", "graphicx")
+"""What the tables need, beside `\\usepackage[T1]{fontenc}`."""
+_FIT = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
+"""A table that is wider than the text is shrunk to it, and no other."""
+_NOT_IN_T1 = "ĦħĸĿŀŉŦŧſ"
+"""Letters of Latin Extended-A that LaTeX has no glyph for in the T1 encoding."""
 
 
 def escaped(text: str) -> str:
@@ -51,7 +55,7 @@ def escaped(text: str) -> str:
 def _character(one: str) -> str:
     if one in _SPECIAL:
         return _SPECIAL[one]
-    return one if one.isascii() or (one.isalpha() and ord(one) < 0x180) else f"[U+{ord(one):04X}]"
+    return one if one.isascii() or (one.isalpha() and ord(one) < 0x180 and one not in _NOT_IN_T1) else f"[U+{ord(one):04X}]"
 
 
 def number(text: str) -> str:
@@ -69,19 +73,16 @@ def latex_table(table: Table) -> str:
 
 def _lines(table: Table) -> Iterator[str]:
     columns = "".join("r" if column.numeric else "l" for column in table.columns)
-    wide = len(table.columns) > WIDE
     yield from (r"\begin{table}[htbp]", r"\centering", rf"\caption{{{escaped(table.caption)}}}", rf"\label{{tab:{table.key}}}")
     yield r"\small"
-    if wide:
-        yield r"\resizebox{\linewidth}{!}{%"
-    yield from (rf"\begin{{tabular}}{{@{{}}{columns}@{{}}}}", r"\toprule")
+    yield from (_FIT, rf"\begin{{tabular}}{{@{{}}{columns}@{{}}}}", r"\toprule")
     yield f"{_first(' & '.join(escaped(column.title) for column in table.columns))} \\\\"
     yield r"\midrule"
     for place, row in enumerate(table.rows):
         if place and place in table.groups:
             yield r"\addlinespace"
         yield f"{_first(' & '.join(_cell(one) for one in row))} \\\\"
-    yield from (r"\bottomrule", r"\end{tabular}" + ("}" if wide else ""))
+    yield from (r"\bottomrule", r"\end{tabular}}")
     if table.notes:
         notes = r" \\ ".join(_first(escaped(note)) for note in table.notes)
         yield rf"\par\smallskip{{\footnotesize\raggedright {notes}\par}}"
@@ -106,11 +107,12 @@ def latex_files(document: Document) -> dict[str, str]:
     tables = [table for table in document.tables() if table.latex]
     found = {f"{table.key}.tex": latex_table(table) for table in tables}
     head = [
-        "% Made by `ablation report`. In a paper: \\usepackage{booktabs,graphicx}, then \\input{...} each table.",
+        f"% Made by `ablation report`. In a paper: \\usepackage[T1]{{fontenc}}, "
+        f"\\usepackage{{{','.join(PACKAGES)}}}, then \\input{{...}} each table.",
         r"\documentclass[a4paper]{article}",
         r"\usepackage[T1]{fontenc}",
         r"\usepackage[utf8]{inputenc}",
-        r"\usepackage{booktabs,graphicx}",
+        rf"\usepackage{{{','.join(PACKAGES)}}}",
         r"\usepackage[margin=22mm]{geometry}",
         r"\begin{document}",
         rf"\section*{{{escaped(document.title)}: {escaped(document.label.text)}}}",

@@ -8,6 +8,7 @@ from typing import Any
 
 from ablation.measures.estimate import METHODS
 from ablation.plan.words import number as limit_words
+from ablation.report.numbers import with_sign
 from ablation.report.post.curves import READOUT, Point
 from ablation.report.post.document import Block, Cell, Column, Facts, Figure, Items, Parts, Section, Table, Tone, text
 from ablation.report.post.document import number as num
@@ -176,8 +177,9 @@ def drift_table(study: Study, points: Sequence[Point]) -> Table:
             if found is None or found.value is None:
                 cells.append(num(NOTHING))
                 continue
-            value = f"{float(found.value):+.4f}"
-            value += "" if found.low is None or found.high is None else f" ({found.low:+.4f} to {found.high:+.4f})"
+            value = with_sign(found.value, 4)
+            if found.low is not None and found.high is not None:
+                value += f" ({with_sign(found.low, 4)} to {with_sign(found.high, 4)})"
             at = pointer("curves", place, measure)
             rows_of = f"{one.rollouts} rows each, by cell"
             cells.append(num(value, study.traces.report(at, files, rows_of, "arm minus control, with its interval")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ablation.plan.words import rule_in_words
+from ablation.report.numbers import percent
 from ablation.report.post.document import Block, Cell, Code, Column, Facts, Figure, Items, Parts, Section, Table, text
 from ablation.report.post.document import number as num
 from ablation.report.post.study import Study
@@ -94,7 +95,7 @@ def weights_table(study: Study) -> Table:
             value = one.audit["weights"][share]
             at = pointer("updates", place, "weights", share)
             trace = study.traces.audit(at, [f"{name}/update-{one.update}/audit.json"], f"weights.{share}")
-            written = NOTHING if value is None else f"{value:.1%}".replace("-0.0%", "0.0%")
+            written = NOTHING if value is None else percent(value, 1)
             cells.append(num(written, trace if value is not None else None))
         rows.append((Cell(name if name != before else ""), num(str(one.update)), *cells))
         before = name

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ablation.report.post import latex, markdown
-from ablation.report.post.document import Cell, Column, Table, Trace
+from ablation.report.post.document import Cell, Column, Document, Label, Table, Trace
 from ablation.report.post.markdown import code
 from tests.report.post.made import report_of
 from tests.verdict.study import lock_small, start_run, write_study
@@ -52,13 +52,56 @@ def test_the_latex_tables_of_a_small_run(small):
     check("report.tex", "\n".join(found.values()))
 
 
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no TeX here")
+TEX = shutil.which("pdflatex") or shutil.which("tectonic")
+needs_tex = pytest.mark.skipif(TEX is None, reason="no TeX here (pdflatex, or tectonic)")
+CHARACTERS = "% & _ # $ { } ~ ^ \\ < > | \" ` ' \\input{x} $$ ^^5c -- [3pt] * ± × − ≤ ≥ – … \u00a0 中文字 한국 ру ελ \U0001f600 \x00 \x1b \u202e"
+LETTERS = "".join(letter for code in range(0xA0, 0x250) if (letter := chr(code)).isalpha())
+
+
+def compiled(document: Document, folder: Path) -> str:
+    """The log of TeX. The log says of each box that is wider than the text by how much."""
+    for name, content in latex.latex_files(document).items():
+        (folder / name).write_text(content)
+    options = ["-interaction=nonstopmode", "-halt-on-error"] if TEX and TEX.endswith("pdflatex") else ["--keep-logs"]
+    done = subprocess.run(
+        [str(TEX), *options, "all.tex"], cwd=folder, capture_output=True, text=True, errors="replace", check=False
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert (folder / "all.pdf").stat().st_size > 1000
+    return (folder / "all.log").read_text(errors="replace")
+
+
+def too_wide(log: str) -> list[float]:
+    """Points by which tables are wider than the text."""
+    return [float(one) for one in re.findall(r"Overfull \\hbox \(([0-9.]+)pt too wide\) in paragraph", log)]
+
+
+@needs_tex
 def test_the_tables_compile(small, tmp_path):
-    for name, content in latex.latex_files(small).items():
-        (tmp_path / name).write_text(content)
-    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-2000:]
+    assert too_wide(compiled(small, tmp_path)) == []
+
+
+@needs_tex
+def test_tables_of_hostile_texts_compile(tmp_path):
+    cells = tuple(Cell(text, Trace((text,), text, text, text)) for text in (CHARACTERS, LETTERS, "[3cm]"))
+    columns = tuple(Column(title) for title in (CHARACTERS, LETTERS[:40], "c"))
+    hostile = Table("hostile", CHARACTERS, columns, (cells, cells[::-1]), (CHARACTERS, "* a note"), (1,))
+    compiled(Document("", CHARACTERS, CHARACTERS + LETTERS, Label(CHARACTERS, "bad"), (hostile,), (), "0" * 64), tmp_path)
+
+
+@needs_tex
+def test_a_wide_table_is_shrunk_to_the_page(tmp_path):
+    """Six columns of 40 letters are some 240 letters wide; a line of the page holds about 90."""
+    cells = tuple(Cell("m" * 40) for _ in range(6))
+    wide = Table("wide", "Wide.", tuple(Column("c") for _ in cells), (cells,))
+    document = Document("", "t", "q", Label("STABLE", "good"), (wide,), (), "0" * 64)
+    assert too_wide(compiled(document, tmp_path)) == []
+
+
+def test_a_table_is_shrunk_only_where_it_is_too_wide():
+    narrow = latex.latex_table(Table("t", "", (Column("a"),), ((Cell("1"),),)))
+    assert r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%" in narrow
+    assert r"\usepackage{booktabs,graphicx}" in latex.latex_files(Document("", "", "", Label("", ""), (), (), ""))["all.tex"]
 
 
 def balanced(text: str) -> bool:
