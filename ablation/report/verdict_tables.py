@@ -167,17 +167,19 @@ def arms_in_words(plan: Plan) -> Group:
 def arm_sentences(plan: Plan) -> list[tuple[str, str]]:
     """(arm, what it does) in plan order."""
     rows = []
-    earlier: dict[str, list[str]] = {}
+    earlier: dict[frozenset[str], str] = {}  # of arms with the same words the first: a plan may have thousands
     for name, arm in plan.arms.items():
         words = arm_in_words(arm, plan.training)
-        base = max((one for one in earlier if set(earlier[one]) <= set(words)), key=lambda one: len(earlier[one]), default=None)
-        said = words if base is None else [f"Like `{base}`.", *(line for line in words if line not in earlier[base])]
+        own = frozenset(words)
+        inner = own if own in earlier else max((one for one in earlier if one <= own), key=len, default=None)
+        base = None if inner is None else earlier[inner]
+        said = words if inner is None else [f"Like `{base}`.", *(line for line in words if line not in inner)]
         if name == plan.verdict.replication.control:
             said = ["The control.", *said]
         elif base is not None and len(said) == 1 and arm.note:
             said = [*said, arm.note]
         rows.append((name, " ".join(said)))
-        earlier[name] = words
+        earlier.setdefault(own, name)
     return rows
 
 

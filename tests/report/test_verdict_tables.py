@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import time
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -15,7 +16,7 @@ from rich.console import Console
 from ablation.plan.phase2 import Guard
 from ablation.power.guards import with_false_alarms
 from ablation.report.verdict_parts import shown_number
-from ablation.report.verdict_tables import arms_in_words, print_verdict
+from ablation.report.verdict_tables import arm_sentences, arms_in_words, print_verdict
 from ablation.verdict.reported import judge_reported
 from ablation.verdict.rules import COMPUTED, RuleResult
 from ablation.verdict.run import judge_run
@@ -226,3 +227,14 @@ def test_a_label_that_was_not_allowed_and_one_under_a_deviation(tmp_path):
     assert "Never-used N@2: CONFIRMED (deviation 1; not allowed)" in text
     assert "GATE_WAS_SHUT: never-used/N@2 was sampled although its gate was shut" in text
     assert "Verdict: NOT_REPLICATED (deviation 1)" in text
+
+
+def test_thousands_of_arms_are_told_of_in_no_time(tmp_path):
+    locked = lock_small(tmp_path / "plans")
+    plan = locked.plan
+    many = plan.model_copy(update={"arms": plan.arms | {f"Y{number}": plan.arms["N"] for number in range(10_000)}})
+    started = time.monotonic()
+    said = dict(arm_sentences(many))
+    assert time.monotonic() - started < 20  # with each arm compared with each it takes minutes
+    assert said["Y9999"] == said["Y0"] and said["Y0"].startswith("Like `N`.")
+    assert [(name, said[name]) for name in plan.arms] == arm_sentences(plan)
