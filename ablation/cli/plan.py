@@ -107,9 +107,32 @@ def show(
     flops: Annotated[
         float | None, typer.Option(min=1.0, help="Rate for the time estimate, in operations per second (default: CPU threads).")
     ] = None,
+    hardware: Annotated[
+        str | None, typer.Option(metavar="NAME", help="What it takes there: h200x8, a10x1, cpu, ..., or tinker.")
+    ] = None,
+    policy: Annotated[str | None, typer.Option(metavar="BACKEND", help="With --hardware: local or vllm; the plan's own.")] = None,
+    mean_tokens: Annotated[
+        float | None, typer.Option(min=1.0, help="With --hardware: mean tokens of a rollout (default: the plan's s0).")
+    ] = None,
+    prompt_tokens: Annotated[int, typer.Option(min=1, max=10_000_000, help="With --hardware: tokens of a prompt.")] = 512,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --hardware: the model's config.json (default: that of the base).")
+    ] = None,
+    assume: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="With --hardware: another value for an assumption.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """The plan on one page, for review: arms, schedule, rules in words, digests, files, cost."""
+    """The plan on one page, for review: arms, schedule, rules in words, digests, files, cost.
+
+    With --hardware: memory, time and money of each arm there, with every assumption.
+    """
+    if hardware is not None:
+        from ablation.cli.plan_hardware import on_hardware
+
+        own = {"backend": policy, "mean": mean_tokens, "prompt": prompt_tokens, "config": config, "assume": assume or []}
+        on_hardware(file, hardware, **own, as_json=as_json)
+        return
     from ablation.plan.canonical import canonical_tree
     from ablation.plan.load import load_plan
     from ablation.plan.resolved import resolved_yaml

@@ -10,71 +10,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from ablation.errors import UsageError
-from ablation.plan.cost import base_bytes, update_sizes
+from ablation.plan.cost import base_bytes
+from ablation.plan.footprint import (
+    BYTES,
+    ENGINE_PROCESS,
+    GRAPHS,
+    TRAINER_PROCESS,
+    adapter_parameters,
+    engine_activations,
+    kv_bytes,
+    rank_times,
+    shape_of,
+    trainer_activations,
+)
 from ablation.plan.model import Plan
-
-BYTES = {"float32": 4, "bfloat16": 2}
-LOGITS_AT_ONCE = {"cpu": 2**24, "cuda": 2**26}
-"""Those of `head`, which this module does not import: it needs no torch."""
-ATTENTION_TOKENS, ATTENTION_LENGTH = 2048, 768
-"""Of `packing` and `attention` on a CPU: beyond them no scores are kept."""
-TRAINER_PROCESS = {"cpu": 600_000_000, "cuda": 600_000_000}
-"""Python with torch and transformers; on a GPU the context and the libraries' workspaces."""
-ENGINE_PROCESS = {"cpu": 900_000_000, "cuda": 1_000_000_000}
-"""The same of one engine process with vLLM; measured with its CPU build, assumed for a GPU."""
-CPU_HEAP = {"float32": 1.0, "bfloat16": 1.5}
-"""On a CPU, float32 intermediates leave holes between the bfloat16 tensors that a backward pass keeps; measured."""
-GRAPHS = 1_500_000_000
-"""CUDA graphs of an engine that is not eager; assumed."""
 
 
 class TooSmall(UsageError):
     """This machine cannot run the plan; another one may."""
-
-
-@dataclass(frozen=True)
-class Shape:
-    """The sizes of a decoder of the kind that both engines know."""
-
-    layers: int
-    hidden: int
-    inside: int
-    heads: int
-    key_heads: int
-    head_size: int
-    vocabulary: int
-
-    def target(self, name: str) -> tuple[int, int, int]:
-        """(in, out, how many times) of a module with an adapter; an unknown one is taken for a square of the hidden size."""
-        queries, keys = self.heads * self.head_size, self.key_heads * self.head_size
-        sizes = {
-            "q_proj": (self.hidden, queries),
-            "k_proj": (self.hidden, keys),
-            "v_proj": (self.hidden, keys),
-            "o_proj": (queries, self.hidden),
-            "gate_proj": (self.hidden, self.inside),
-            "up_proj": (self.hidden, self.inside),
-            "down_proj": (self.inside, self.hidden),
-            "lm_head": (self.hidden, self.vocabulary),
-        }
-        once = name in ("lm_head", "embed_tokens")
-        return (*sizes.get(name, (self.hidden, self.hidden)), 1 if once else self.layers)
-
-
-def shape_of(config: dict[str, Any], plan: Plan) -> Shape:
-    """From a model's config.json; what it does not say is taken from the plan, or as the usual multiple."""
-    config = config.get("text_config") or config
-    hidden = config.get("hidden_size") or plan.model.hidden_size
-    heads = config.get("num_attention_heads") or max(1, hidden // 64)
-    return Shape(
-        layers=config.get("num_hidden_layers") or plan.model.layers,
-        hidden=hidden,
-        inside=config.get("intermediate_size") or 4 * hidden,
-        heads=heads,
-        key_heads=config.get("num_key_value_heads") or heads,
-        head_size=config.get("head_dim") or hidden // heads,
-        vocabulary=config.get("vocab_size") or plan.model.vocabulary,
-    )
 
 
 @dataclass(frozen=True)
@@ -138,53 +91,3 @@ def estimate(plan: Plan, config: dict[str, Any], longest_prompt: int, device: st
     }
     idle = sum(trainer.values()) - trainer["activations"] if device == "cpu" else TRAINER_PROCESS[device]
     return Estimate(trainer, idle, engine, engines_here, longest, kv_of_one, round(vllm.kv_cache_gb * 1e9))
-
-
-def kv_bytes(shape: Shape, size: int) -> int:
-    """Keys and values of one token."""
-    return 2 * shape.layers * shape.key_heads * shape.head_size * size
-
-
-def rank_times(shape: Shape, target: str) -> int:
-    """Parameters of an adapter of rank 1 on every module of that name."""
-    inside, outside, times = shape.target(target)
-    return (inside + outside) * times
-
-
-def adapter_parameters(plan: Plan, shape: Shape) -> int:
-    """Of the plan's adapter."""
-    return plan.model.lora.rank * sum(rank_times(shape, name) for name in plan.model.lora.targets)
-
-
-def trainer_activations(plan: Plan, shape: Shape, longest: int, device: str) -> int:
-    """At the peak of a backward pass over the fullest micro-batch, or the longest row, which is never divided.
-
-    A layer keeps for each token: both norms' inputs and outputs (4 D), queries, keys, values, the attention's output twice,
-    the gate, what it gates and their product (3 I), and in float32 the adapter's inner part for each target.
-    """
-    size, rank = BYTES[plan.model.dtype], plan.model.lora.rank
-    computed = 2 if plan.training.autocast == "bfloat16" else size
-    rollouts = update_sizes(len(plan.cells), plan.training.updates)[0] * plan.training.rollouts_per_cell
-    tokens = max(longest, min(plan.training.micro_batch_tokens, rollouts * longest))
-    queries, keys = shape.heads * shape.head_size, shape.key_heads * shape.head_size
-    layer = computed * (2 * shape.hidden + 3 * queries + 2 * keys + 3 * shape.inside) + size * 2 * shape.hidden
-    layer += 4 * rank * sum(name != "lm_head" for name in plan.model.lora.targets)
-    kept = size * shape.hidden if plan.training.gradient_checkpointing else layer
-    passing = 4 * 3 * max(shape.inside, queries) + (layer if plan.training.gradient_checkpointing else 0)
-    if device == "cpu":
-        kept = round(kept * CPU_HEAP[plan.model.dtype])
-    logits = min(LOGITS_AT_ONCE[device], tokens * shape.vocabulary)
-    scores = 0
-    if device == "cpu":
-        length = min(longest, ATTENTION_LENGTH)
-        scores = 4 * 4 * min(tokens, max(ATTENTION_TOKENS, longest)) * length * shape.heads
-    return tokens * (shape.layers * kept + passing) + max(logits * (2 * size + 4), scores)
-
-
-def engine_activations(plan: Plan, shape: Shape, longest: int) -> int:
-    """One step over as many tokens as it may compute, and the float32 logits of all rollouts with their logprobs and orders."""
-    vllm = plan.policy.vllm
-    assert vllm is not None
-    tokens = min(max(vllm.batch_tokens, longest), vllm.sequences * longest)
-    layer = BYTES[plan.model.dtype] * (4 * shape.hidden + 3 * shape.inside)
-    return tokens * layer + vllm.sequences * shape.vocabulary * 4 * 4
