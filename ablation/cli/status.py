@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,11 +15,16 @@ from ablation.cli.say import say
 
 if TYPE_CHECKING:
     from ablation.cli.watch import Watcher
+    from ablation.plan.lock import LockedPlan
     from ablation.study.phase2_state import SetState
     from ablation.study.state import ArmState, ExtensionState
 
 
 def status(
+    run: Annotated[
+        Path | None,
+        typer.Argument(metavar="[RUN]", help="A run folder, judged by its own copy of the plan. Left out: runs/NAME."),
+    ] = None,
     plan: Path = typer.Option(None, "--plan", help="The locked plan. Left out: the only locked one in plans/."),
     run_folder: Path = typer.Option(None, "--run", help="The run folder. Left out: runs/NAME."),
     watch: bool = typer.Option(False, "--watch", help="Go on showing it, until Ctrl-C."),
@@ -27,6 +33,9 @@ def status(
     """Show what is locked, what has been sampled and trained, and whether a runner is at work."""
     from ablation.errors import UsageError
 
+    if run is not None and run_folder is not None:
+        raise UsageError("the run folder is named twice", hint="Leave --run out.")
+    run_folder = run_folder if run is None else run
     if watch and as_json:
         raise UsageError("--watch is for eyes; --json says once how far it is")
     if watch:
@@ -39,30 +48,41 @@ def status(
 
 def _watcher(plan: Path | None, run_folder: Path | None) -> Watcher:
     from ablation.cli.watch import Watcher
+
+    return Watcher(*_found(plan, run_folder))
+
+
+def _found(plan: Path | None, run_folder: Path | None) -> tuple[LockedPlan, Path, str]:
+    """(the locked plan, its run folder, options for a printed command); of a folder alone its own copy of the plan counts."""
     from ablation.plan.choose import choose_plan, command_options
-    from ablation.plan.lock import verify_lock
+    from ablation.plan.lock import lock_path, verify_lock
+    from ablation.rollouts.folder import RunFolder
+    from ablation.study.run_folder import own_plan
     from ablation.study.workspace import run_root
 
+    if plan is None and run_folder is not None and RunFolder(run_folder).lock.is_file():
+        own = own_plan(run_folder)
+        beside = Path("plans") / f"{own.plan.name}.yaml"
+        if not lock_path(beside).is_file() or verify_lock(beside).digest != own.digest:
+            return own, run_folder, f" --run {quote(str(run_folder))}"
+        plan = beside
     locked = verify_lock(choose_plan(plan))
-    return Watcher(locked, run_root(locked, run_folder), command_options(locked.path, run_folder))
+    return locked, run_root(locked, run_folder), command_options(locked.path, run_folder)
 
 
 def _say(plan: Path | None, run_folder: Path | None, as_json: bool) -> None:
-    from ablation.plan.choose import choose_plan, command_options
     from ablation.plan.deviations import deviations_path, read_deviations
-    from ablation.plan.lock import verify_lock
+    from ablation.rollouts.folder import RunFolder
     from ablation.study.next_steps import next_command
     from ablation.study.phase2_state import phase2_state
     from ablation.study.runlock import runner_at_work
     from ablation.study.state import run_state
-    from ablation.study.workspace import run_root
 
-    locked = verify_lock(choose_plan(plan))
-    root = run_root(locked, run_folder)
-    deviations = read_deviations(deviations_path(locked.path), locked.digest)
+    locked, root, options = _found(plan, run_folder)
+    copy = locked.path == RunFolder(root).plan
+    deviations = read_deviations(RunFolder(root).deviations if copy else deviations_path(locked.path), locked.digest)
     state, worker = run_state(locked.plan, root, deviations), runner_at_work(root)
     sets = phase2_state(locked, root, deviations)
-    options = command_options(locked.path, run_folder)
     following = f"{next_command(locked, root, deviations, state)}{options}"
     if as_json:
         found = {"plan": locked.digest, "run": str(root), "runner": worker, "sweeps": state.sweeps}
@@ -82,7 +102,7 @@ def _say(plan: Path | None, run_folder: Path | None, as_json: bool) -> None:
             echo(f"arm      {arm.family}/{arm.arm}: {end} (imported; not trained here)")
             continue
         end += f"; {arm.failed}" if arm.failed else ""
-        say(f"arm      {arm.family}/{arm.arm}: {arm.updates_done} of {arm.updates} updates, {end}{_unstepped(arm)}")
+        say(f"arm      {arm.family}/{arm.arm}: {arm.updates_done} of {arm.updates} updates{_kept(arm)}, {end}{_unstepped(arm)}")
     for stage, rollouts in state.begun.items():
         echo(f"begun    {stage}: {rollouts} rollout{'s' * (rollouts != 1)} on disk")
     for one in state.extensions:
@@ -99,6 +119,16 @@ def _say(plan: Path | None, run_folder: Path | None, as_json: bool) -> None:
         echo(f"next     ablation import --stage STAGE --arm ARM{options} FILE (`ablation verdict` says what is missing)")
         return
     echo(f"next     {following}")
+
+
+def _kept(one: ArmState) -> str:
+    if not one.without_checkpoint:
+        return ""
+    return (
+        " (no checkpoint is here)"
+        if one.without_checkpoint == one.updates_done
+        else f" ({one.without_checkpoint} without checkpoint)"
+    )
 
 
 def _unstepped(one: ArmState | ExtensionState) -> str:

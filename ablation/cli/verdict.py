@@ -72,7 +72,7 @@ def verdict(
         if measures is None and sys.stdout.isatty():
             echo(f"To read on: `ablation report {root}` writes a page, `ablation view {root}` opens the rollouts in a browser.")
     for line in [*said, *message]:
-        print(line, file=sys.stderr)
+        echo(line, err=True)
     # a raised error would put a second object on stdout
     raise typer.Exit(int(code))
 

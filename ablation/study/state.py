@@ -31,6 +31,8 @@ class ArmState:
     stopped: bool
     unstepped: dict[int, str] = field(default_factory=dict)
     """Update -> its outcome, where it took no step."""
+    without_checkpoint: int = 0
+    """Of `updates_done`, those whose checkpoint is not in the folder: a record keeps none."""
     imported: bool = False
     """The readout was sampled elsewhere."""
     failed: str | None = None
@@ -112,15 +114,20 @@ def _arm_state(run: RunFolder, plan: Plan, family: str, arm: str, events: Sequen
     before = plan.training.updates - 1 if plan.arms[arm].trained_as_a_whole else 0
     done = _updates_done(run, family, arm, before, plan.training.updates)
     done = 0 if done == before else done
+    kept, readout, imported = done, _presence(run.readout(family, arm)), _is_imported(run.readout(family, arm))
+    if readout == "yes" and not imported:  # it was sampled after the last update, so each that was audited was trained
+        while done < plan.training.updates and run.audit(family, arm, done + 1).is_file():
+            done += 1
     return ArmState(
         family,
         arm,
         done,
         plan.training.updates,
-        _presence(run.readout(family, arm)),
+        readout,
         run.stopped(family, arm).is_file(),
         _unstepped(run, family, arm, range(1, done + 1)),
-        _is_imported(run.readout(family, arm)),
+        done - kept,
+        imported,
         _failed_command(events, f"{family}/{arm}"),
     )
 
@@ -170,7 +177,7 @@ def _extensions(run: RunFolder, plan: Plan, deviations: Sequence[Deviation]) -> 
 def _figure(rule: dict) -> str:
     """A rule of a check: `clean_lost +2 (fires at <= -7)`."""
     value = rule.get("value")
-    shown = "no figure" if value is None else f"{value:+d}" if isinstance(value, int) else f"{value:+.3f}"
+    shown = "no figure" if value is None else f"{value:+d}" if isinstance(value, int) else f"{value:+z.3f}"
     return f"{rule.get('name')} {shown} (fires at {rule.get('op')} {rule.get('limit')})"
 
 

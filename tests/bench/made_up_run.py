@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -50,6 +51,8 @@ def made_up_run(folder: Path, rollouts_per_cell: int) -> Path:
     source = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
     root = folder / f"ablation-bench-run-{source}-{rollouts_per_cell}"
     if not (root / "done").is_file():
+        if root.exists():  # left by one that was killed
+            shutil.rmtree(root)
         locked = _locked(root, rollouts_per_cell)
         run = start_run(root / "run", locked)
         run.problems.write_bytes((root / "problems.jsonl").read_bytes())

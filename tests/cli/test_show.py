@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import subprocess
 
 import pytest
@@ -97,3 +98,13 @@ def test_colours_are_for_terminals_that_want_them():
     assert "\x1b[3" not in plain
     assert "\x1b" not in on_a_terminal(*arguments, TERM="dumb")
     assert "\x1b[3" not in on_a_terminal("--no-color", *arguments)
+
+
+def test_notes_of_a_verdict_are_cut_between_words_on_a_terminal():
+    """The note of fields that are newer than the lock is longer than a line."""
+    page = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", on_a_terminal("verdict", "--run", str(RECORD))).replace("\r\n", "\n")
+    lines = page.splitlines()
+    note = next(
+        at for at, line in enumerate(lines) if line.startswith("note: fields that did not exist when the plan was locked")
+    )
+    assert max(map(len, lines[note:])) <= 80 and lines[note + 1].startswith("  ")

@@ -1,5 +1,6 @@
 """`ablation status`, and how a run is stopped by a signal, on a real run."""
 
+import json
 import signal
 import subprocess
 
@@ -7,7 +8,7 @@ import pytest
 
 from ablation.cli.status import _packed, _set
 from ablation.study.phase2_state import ComparisonState, SetState
-from tests.study.mini import ablation, command, environment, mini_tree, write_plan
+from tests.study.mini import ROOT, ablation, command, environment, mini_tree, write_plan
 
 
 @pytest.fixture(scope="module")
@@ -74,3 +75,22 @@ def test_the_set_is_not_called_as_the_family_is():
     assert _set(SetState("main", 1, [])) == ["main set: not begun; deviation 1 opens it"]
     one = ComparisonState("main", "N@5", "yes", "yes", True, None, 1, {"subject": 30, "reference": 33}, False, None)
     assert _set(SetState("main", 1, [one])) == ["main set: N@5: start: yes, subject: yes; correct 30, the start 33 (deviation 1)"]
+
+
+def test_a_record_is_a_run_folder_like_any_other():
+    """It keeps no checkpoints: its readouts show that all five updates were trained."""
+    folder = ROOT / "runs" / "records" / "smollm2"
+    done = ablation(ROOT, "status", str(folder))
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if line.startswith("arm ")]
+    assert "arm      main/N: 5 of 5 updates (no checkpoint is here), readout: yes" in lines
+    assert not any(": 0 of 5" in line for line in lines)
+    told = json.loads(ablation(ROOT, "status", "--run", str(folder), "--json").stdout)
+    arm = next(one for one in told["arms"] if (one["family"], one["arm"]) == ("main", "N"))
+    audits = len(list((folder / "main" / "N").glob("update-*/audit.json")))
+    assert (arm["updates_done"], arm["without_checkpoint"], audits) == (5, 5, 5)
+
+
+def test_a_run_folder_is_named_once():
+    done = ablation(ROOT, "status", "runs/records/smollm2", "--run", "runs/records/smollm2")
+    assert done.returncode == 2 and done.stderr.startswith("the run folder is named twice")

@@ -56,7 +56,7 @@ def test_an_extension_and_updates_without_a_step(tmp_path):
     assert (one.checks[4], one.paused_after) == ("DAMAGED", 4)
     assert one.figures[4] == [
         "clean_lost -4 (fires at <= -2)",
-        "logprob_lost -0.000 (fires at <= -0.15)",
+        "logprob_lost +0.000 (fires at <= -0.15)",
         "longer no figure (fires at > 2.0)",
     ]
 
@@ -128,3 +128,15 @@ def test_rollouts_of_stages_that_are_not_complete_are_counted_in_parts_and_in_fl
     log.parent.rmdir()
     finish_stage(folder, sweep, ["part-000.parquet", "part-001.parquet"])
     assert state(tmp_path).begun == {"main/XK/update-1": 1}
+
+
+def test_updates_of_a_record_without_checkpoints(tmp_path):
+    """A readout that was sampled here follows the last update, so what was audited was trained; without one nothing says so."""
+    plan, run = Plan.model_validate(mini_tree()), RunFolder(tmp_path)
+    for k in (1, 2):
+        write_json(run.audit("main", "C", k), {"step": {"outcome": "stepped"}})
+    one = arm(run_state(plan, tmp_path), "main", "C")
+    assert (one.updates_done, one.without_checkpoint) == (0, 0)
+    write_json(stage_file(run.readout("main", "C")), {})
+    one = arm(run_state(plan, tmp_path), "main", "C")
+    assert (one.updates_done, one.without_checkpoint, one.readout) == (2, 2, "yes")
