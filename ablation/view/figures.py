@@ -21,6 +21,9 @@ from ablation.view.library import Study
 RATES = {"truncated_or_looping": "truncated or looping, %", "correct": "correct, %"}
 MEANS = {"logprob": "log-probability, nats per token", "top20_entropy": "top-20 entropy, nats"}
 Spec = dict[str, Any]
+WAIT = 60.0
+"""Seconds that the curves, which are drawn beside the pages, wait for the rollouts to be read."""
+_COMPARED = ("truncated_or_looping", "logprob", "top20_entropy", "correct")
 
 
 @dataclass(frozen=True)
@@ -36,10 +39,13 @@ class Figure:
 def curve_page(study: Study) -> dict[str, Any]:
     """What the page of curves shows: figures, and the numbers behind them."""
     rows = measured(study)
+    differs = edited(study, rows)
+    rows = [row for row in rows if row["folder"] not in differs]
     return {
         "drift": _drawn(lambda: _drift(study), "Each arm minus the control by update, paired by cell, with intervals."),
         "levels": _drawn(lambda: _levels(study, rows), "Shares and means of the rollouts of each update, by arm and family."),
         "rows": rows,
+        "differs": differs,
     }
 
 
@@ -112,11 +118,36 @@ def measured(study: Study) -> list[dict[str, Any]]:
             try:
                 content = parse_json(measures_file(folder).read_bytes())
                 row = {"family": family, "arm": arm, "stage": stage, "update": update, "rollouts": int(content["rollouts"])}
+                row |= {"folder": folder.relative_to(study.root).as_posix()}
                 row |= {name: 100 * content[name] / content["rollouts"] for name in RATES}
                 found.append(row | {name: content[name] for name in MEANS})
             except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):
                 continue
     return found
+
+
+def edited(study: Study, rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Stages whose `measures.json` is not what their rollouts give, by the table that the browser filters; in order.
+
+    Counts have to be the same and means to be within 1e-9. Stages that cannot be read are said where the rollouts are listed.
+    """
+    study.index.look(WAIT)
+    found = study.index.sql(
+        "SELECT folder, count(*), 100.0 * sum((truncated OR looping)::INT) / count(*), avg(logprob), avg(entropy), "
+        "100.0 * sum(correct::INT) / count(*), count(*) = count(correct) FROM rollouts GROUP BY folder"
+    )
+    own = {folder: dict(zip(("rollouts", *_COMPARED, "graded"), values, strict=True)) for folder, *values in found}
+    differs = []
+    for row in rows:
+        seen = own.get(row["folder"])
+        names = ["rollouts", *(name for name in _COMPARED if name != "correct" or (seen or {}).get("graded"))]
+        if seen is not None and any(not _same(seen[name], row[name]) for name in names):
+            differs.append(row["folder"])
+    return differs
+
+
+def _same(one: float | None, other: float | None) -> bool:
+    return one is None or other is None or abs(one - other) <= 1e-9 * max(1.0, abs(one))
 
 
 def _levels(study: Study, rows: Sequence[dict[str, Any]]) -> Spec | None:

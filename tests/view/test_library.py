@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from ablation.chain import chained_line
 from ablation.files import sha256_bytes
-from ablation.view import tables
+from ablation.view import figures, tables
 from ablation.view.app import create_app
 from ablation.view.library import Library
 from ablation.view.render import page
@@ -171,3 +171,18 @@ def test_a_comparison_says_how_many_rollouts_it_has_and_no_more_of_its_read_than
     row = re.search(r"<tr><td>held-out</td>(.*?)</tr>", live, re.S)[1]
     assert f'<td class="n">{wanted}</td>' in row and "<td>not read</td>" in row
     assert wanted == 24 and "<td>sampled</td>" in row and "<td>yes</td>" not in row
+
+
+def test_measures_that_are_not_those_of_their_rollouts_are_named_and_not_drawn(tmp_path, monkeypatch):
+    monkeypatch.setenv("ABLATION_CACHE", str(tmp_path / "cache"))
+    shutil.copytree(RECORD, tmp_path / "smollm2")
+    study = Library(tmp_path).study("smollm2")
+    rows = figures.measured(study)
+    assert len(rows) == 2 * (1 + 2 * 6) and figures.edited(study, rows) == []  # a sweep, and 5 updates and a readout of 2 arms
+    path = tmp_path / "smollm2" / "main" / "N" / "update-3" / "measures.json"
+    content = json.loads(path.read_text())
+    for field, value in (("logprob", content["logprob"] + 0.01), ("truncated_or_looping", content["truncated_or_looping"] - 1)):
+        path.write_text(json.dumps(content | {field: value}))
+        assert figures.edited(study, figures.measured(study)) == ["main/N/update-3"]
+    path.write_text(json.dumps(content))
+    assert figures.edited(study, figures.measured(study)) == []
