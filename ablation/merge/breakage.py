@@ -118,8 +118,8 @@ def make_prompts(plan: Plan, problems: Mapping[str, Problem], tokenizer: Any, se
         if without is None:
             try:
                 what = f"tool `{STATE.tools[0].name}`"
-                refuse_unread_calls(tokenizer, STATE.tools, effort, tokens, what)
                 prompt = render_chat(tokenizer, STATE.messages, effort, tokens, what=what, tools=STATE.tools)
+                refuse_unread_calls(tokenizer, STATE.tools, effort, tokens, what)
                 asked.append(OnePrompt(f"{STATE.id}@{effort}", effort, prompt, True, False))
             except UsageError as error:
                 without = error.message
@@ -191,7 +191,7 @@ def judge(
     for name, words in CHECKS.items():
         count = own["counts"][name]
         others = {one: content["counts"][name] for one, content in references.items()}
-        found[name] = {"words": words, "own": count, "references": others, "result": _result(count, others, name == "finite")}
+        found[name] = {"words": words, "own": count, "references": others, "result": _result(name, count, others)}
     found["prompts"] = {
         "words": "tokenizer and chat template give the same prompt ids",
         "own": None,
@@ -204,11 +204,11 @@ def judge(
     return {"checks": found, "looks": looks, "failed": failed, "passed": not failed}
 
 
-def _result(own: Mapping[str, int], others: Mapping[str, Mapping[str, int]], all_of_them: bool) -> str:
-    if all_of_them:
+def _result(name: str, own: Mapping[str, int], others: Mapping[str, Mapping[str, int]]) -> str:
+    if name == "finite":
         return PASS if own["holds"] == own["of"] else FAIL
-    if not own["of"] and not any(one["of"] for one in others.values()):
-        return NOT_ASKED
+    if not own["of"] and (name == "script" or not any(one["of"] for one in others.values())):
+        return NOT_ASKED  # of answers that are not there `answers` tells
     able = [one["holds"] / one["of"] for one in others.values() if one["of"] and 2 * one["holds"] >= one["of"]]
     share = own["holds"] / own["of"] if own["of"] else 0.0
     if not able:

@@ -93,7 +93,7 @@ def _front_matter(facts: Facts) -> list[str]:
     values: dict[str, Any] = {"library_name": "transformers", "pipeline_tag": "text-generation"}
     at = facts.plan.model.base.at
     if at.startswith("hub:"):
-        values |= {"base_model": at.removeprefix("hub:").partition("@")[0], "base_model_relation": "merge"}
+        values |= {"base_model": at.removeprefix("hub:").partition("@")[0], "base_model_relation": "finetune"}
     head = yaml.safe_dump(values, sort_keys=False, allow_unicode=False).splitlines()
     return ["---", *head, "# license: FILL IN before you publish: see the end of this card", "---", ""]
 
