@@ -54,3 +54,16 @@ def test_report_and_viewer_take_their_colours_from_it():
     assert "--series-0:" not in own + report
     light = schemes(palette())[0]
     assert tuple(light[f"series-{at}"] for at in range(6)) == SERIES  # of figures in files, which have no variables
+
+
+def test_a_printed_page_keeps_together_what_belongs_together():
+    """Rows, figures and paragraphs are whole; what leads to a list or a table stays with it; a group of rows is not split."""
+    from importlib.resources import files
+
+    css = (files("ablation.report.post") / "post.css").read_text()
+    printed = css[css.index("@media print") :]
+    rules = dict(re.findall(r"(?m)^  ([^{}]+?) \{ ([^{}]*) \}$", printed))
+    assert "tr, li" in next(name for name, said in rules.items() if said == "break-inside: avoid;" and "figure" in name)
+    assert rules["p"] == "break-inside: avoid;" and rules[".note"] == "break-before: avoid;"
+    assert "break-after: avoid" in rules["h2, h3, caption, h2 + p, h3 + p, dl + p"]
+    assert rules["tbody:has(tr.group) tr:not(.group):not(:first-child)"] == "break-before: avoid;"
