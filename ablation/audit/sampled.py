@@ -113,9 +113,12 @@ def check_info(rows: Rows, place: Place, tree: LockedTree, found: Findings) -> N
         found.count("sampling values of rows against the plan", len(wanted) + len(NEUTRAL) + 1)
     if info["max_tokens"] != tree.plan["sampling"]["max_tokens"]:
         found.differ(where, f"was sampled with the cap {info['max_tokens']}; the plan says {tree.plan['sampling']['max_tokens']}")
+    policy, engine = tree.plan["policy"], info["engine"].get("name")
+    if rows.imported is None and engine not in (allowed := [policy["backend"], *policy.get("also", [])]):
+        found.differ(where, f"was sampled by the backend {engine!r}; the plan allows {', '.join(allowed)}")
     if info["schema_version"] != 1:
         found.differ(where, f"has schema version {info['schema_version']!r}; runs/README.md describes version 1")
-    found.count("sampling settings against the plan", len(tree.plan["sampling"]) + 1)
+    found.count("sampling settings against the plan", len(tree.plan["sampling"]) + 2)
 
 
 def check_keys(rows: Rows, wanted: Sequence[Key], found: Findings) -> None:

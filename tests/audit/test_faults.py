@@ -142,6 +142,10 @@ PLAIN = {
         json_fault(f"{SWEEP}/stage.json", "info", "sampling", "temperature", to=0.5),
         "sampled with temperature 0.5; the plan",
     ),
+    "backend": (
+        json_fault(f"{SWEEP}/stage.json", "info", "engine", "name", to="vllm"),
+        "was sampled by the backend 'vllm'; the plan allows local",
+    ),
     "cap": (json_fault(f"{READOUT}/stage.json", "info", "max_tokens", to=65), "sampled with the cap 65; the plan says 64"),
     "stage.json is no JSON": (write(f"{READOUT}/stage.json", b"{"), f"{READOUT}: cannot be read as what it should be"),
     "stage.json removed": (remove(f"{READOUT}/stage.json"), "tells that main/N/readout was sampled; it is not there"),

@@ -23,7 +23,7 @@ def info(family="main", arm="start", stage="sweep", update=0, cap=CAP, digest="d
         end_ids=(END, END2),
         max_tokens=cap,
         sampling={"temperature": 1.0, "top_p": 1.0, "top_k": 0},
-        engine={"name": "test", "dtype": "float32"},
+        engine={"name": "local", "dtype": "float32"},
     )
 
 

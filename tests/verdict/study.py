@@ -140,7 +140,7 @@ def stage_info(locked: LockedPlan, family: str, arm: str, **changes) -> StageInf
         end_ids=(END,),
         max_tokens=CAP,
         sampling=locked.plan.sampling.model_dump(),
-        engine={"name": "test"},
+        engine={"name": "local"},
     )
     return StageInfo(**values | changes)
 

@@ -237,7 +237,7 @@ def test_a_moved_stage_and_a_changed_problem_file_are_refused(study):
 def test_an_engine_that_changed_is_noted(study):
     run, locked = study
     write_study(run, locked, BOTH)
-    write_stage(run, locked, "main", "X", {"clean": 13, "cut": 2}, engine={"name": "test", "dtype": "bfloat16"})
+    write_stage(run, locked, "main", "X", {"clean": 13, "cut": 2}, engine={"name": "local", "dtype": "bfloat16"})
     assert judge_run(run.root, locked).notes == ["main/X: the engine changed between sweep and readout: dtype None -> bfloat16"]
 
 
