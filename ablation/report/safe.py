@@ -19,3 +19,8 @@ def clean(value: Any) -> Any:
     if isinstance(value, dict):
         return {clean(key): clean(item) for key, item in value.items()}
     return [clean(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def one_line(text: str) -> str:
+    """`text` made safe to show, as one line: nobody writes a line of their own into what a terminal says."""
+    return " ".join(clean(text).split())

@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from ablation.errors import AblationError, IntegrityError, UsageError
-from ablation.report.safe import clean
+from ablation.report.safe import one_line
 from ablation.view import render
 from ablation.view.guard import Guard
 from ablation.view.library import Library
@@ -67,7 +67,7 @@ def _page(make: Callable[[Request], tuple[str, dict[str, Any]]]) -> Callable[[Re
         except AblationError as error:
             return wrong(error)
         except UNREADABLE as error:  # a run can be moved, changed or deleted while a page of it is made
-            print(clean(f"{request.url.path}: {type(error).__name__}: {error}"), file=sys.stderr)
+            print(one_line(f"{request.url.path}: {type(error).__name__}: {error}"), file=sys.stderr)
             text = "The run folder was changed while this page was made, or cannot be read."
             return wrong(IntegrityError(text, hint="Load it again; the terminal says what could not be read."))
 

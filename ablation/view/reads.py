@@ -25,7 +25,7 @@ from ablation.blind.ratings import PERSON, Reply, check_open, check_rater, check
 from ablation.blind.state import ReadState
 from ablation.errors import AblationError, GateError, UsageError
 from ablation.files import DiskError
-from ablation.report.safe import clean
+from ablation.report.safe import one_line
 from ablation.rollouts.blind_record import BlindFolder, blind_folders
 from ablation.rollouts.journal_chain import read_journal
 from ablation.study.blind_run import BlindRun, find_comparison
@@ -180,7 +180,7 @@ class Reads:
         try:
             self._check(found, found.state(check=True), rater)
         except AblationError as error:
-            print(clean(f"read {sealed.number}, rater {rater}: {' '.join(error.lines())}"), file=sys.stderr)
+            print(one_line(f"read {sealed.number}, rater {rater}: {' '.join(error.lines())}"), file=sys.stderr)
             return f"`{rater}` cannot rate this read. Whoever runs the study sees why in the terminal."
         return None
 
@@ -211,7 +211,7 @@ class Reads:
         except UsageError:  # kept a moment ago, from another tab or in the terminal
             return self._back(sealed, rater)
         except (GateError, DiskError, OSError) as error:
-            print(clean(f"read {sealed.number}, rater {rater}: {error}"), file=sys.stderr)
+            print(one_line(f"read {sealed.number}, rater {rater}: {error}"), file=sys.stderr)
             why = "the run is at work" if isinstance(error, GateError) else "the disk took nothing"
             problem = f"This could not be kept just now: {why}. Your answers are below; send them again."
             return self._item(request, sealed, rater, item, done, form, problem, status=503)
@@ -281,7 +281,7 @@ class Reads:
     def _wrong(self, request: Request, error: AblationError | OSError) -> Response:
         """What went wrong, in the terminal; the page names no file."""
         lines = error.lines() if isinstance(error, AblationError) else [str(error)]
-        print(clean(f"{request.url.path}: {' '.join(lines)}"), file=sys.stderr)
+        print(one_line(f"{request.url.path}: {' '.join(lines)}"), file=sys.stderr)
         if not isinstance(error, NotTaken):
             text, hint = "This read cannot be shown now.", "Whoever runs the study sees why in the terminal."
             return self._page(request, "read_wrong", status=409, message=text, hint=hint)

@@ -182,3 +182,12 @@ def test_what_no_browser_of_ours_sends_to_a_real_server(library, tmp_path):
         assert ask(f"HEAD /read HTTP/1.1\n{here}\n").startswith("HTTP/1.1 200")
         assert ask(f"GET /studies?{'a=b&' * 15000} HTTP/1.1\n{here}\n").startswith("HTTP/1.1 ")
         time.sleep(0.3)
+
+
+@pytest.mark.parametrize(
+    "path", ["/read/1%0AERROR:%20the%20key%20was%20opened", "/read/%0d%0a%1b%5b31mred", "/read/%E2%80%AE%00"]
+)
+def test_what_the_terminal_says_of_an_address_is_one_line(library, path, capsys):
+    assert client(library).get(path).status_code == 404
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and said.endswith("\n") and "\r" not in said and "\x1b" not in said and "\u202e" not in said
