@@ -23,7 +23,7 @@ from ablation.policy.base import Progress, SampledTokens, SampleRequest, ScoreRo
 from ablation.policy.mismatch import mismatch
 from ablation.policy.tinker.data import Reductions, scoring_data, token_logprobs, training_data
 from ablation.policy.tinker.sampling import Round, SamplingSettings, checked_rollout
-from ablation.policy.tinker.service import Denied, Service, unique_name
+from ablation.policy.tinker.service import Denied, Service, unique_name, unreadable_metric
 from ablation.policy.tinker.trouble import understand
 from ablation.policy.tinker.weights import Weights, all_finite, digest, from_folder, write_adapter
 from ablation.rollouts.values import values_in_effect
@@ -247,9 +247,13 @@ class TinkerPolicy:
         )
 
     def _update(self, rows: list[TrainRow], numbers: list[int], learning_rate: float) -> UpdateStats:
-        trainer = self.live().trainer
-        output = self.service.wait(trainer.forward_backward(training_data(rows, self.reductions), "importance_sampling"))
-        self.used += Tokens(train=sum(len(row.prompt_ids) + len(row.token_ids) for row in rows))
+        trainer, tokens = self.live().trainer, sum(len(row.prompt_ids) + len(row.token_ids) for row in rows)
+        if all(np.isfinite(row.sampler_logprobs[row.weights != 0]).all() for row in rows):
+            output = self.service.wait(trainer.forward_backward(training_data(rows, self.reductions), "importance_sampling"))
+            self.used += Tokens(train=tokens)
+        else:  # there is no gradient to step on: the trainer's logprobs alone are wanted
+            output = self.service.wait(trainer.forward(scoring_data(rows), "cross_entropy"))
+            self.used += Tokens(prefill=tokens)
         masks = [row.weights != 0 for row in rows]
         trainer_K = np.concatenate([own[mask] for own, mask in zip(self._logprobs(rows, output), masks, strict=True)])
         sampler_K = np.concatenate([row.sampler_logprobs[mask] for row, mask in zip(rows, masks, strict=True)])
@@ -273,7 +277,13 @@ class TinkerPolicy:
 
     def _step(self, trainer: Any, learning_rate: float) -> tuple[float | None, bool]:
         """(norm of the gradient or None, whether the step was taken). A step to weights that are not finite is not."""
-        told = self.service.wait(trainer.optim_step(adam_params(self.adam, learning_rate))).metrics or {}
+        try:
+            told = self.service.wait(trainer.optim_step(adam_params(self.adam, learning_rate))).metrics or {}
+        except ValueError as error:
+            if not unreadable_metric(error):
+                raise
+            self.drop()
+            return math.nan, False
         norm = told.get(self.norm_metric) if self.norm_metric is not None else None
         path = self.service.wait(trainer.save_state(unique_name("state"))).path
         sampler_path, weights = self.stored_sampler(trainer)

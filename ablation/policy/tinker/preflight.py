@@ -16,7 +16,14 @@ from ablation.errors import IntegrityError, UsageError
 from ablation.plan.arms import Adam
 from ablation.policy.base import SampledTokens, SampleRequest, ScoreRow, TrainRow
 from ablation.policy.tinker.policy import NORM_METRICS, TinkerPolicy
-from ablation.policy.tinker.probe import Throwaway, check_adam_fields, check_optimizer, find_reductions, plain_step
+from ablation.policy.tinker.probe import (
+    Throwaway,
+    check_adam_fields,
+    check_optimizer,
+    find_reductions,
+    leaves_gradients,
+    plain_step,
+)
 from ablation.policy.tinker.sampling import SamplingSettings
 from ablation.policy.tinker.service import Denied, Service, offered_words, unique_name
 from ablation.policy.tinker.weights import need_same
@@ -133,8 +140,9 @@ def check_training(
 ) -> dict[str, Any]:
     """That a step is the study's, by its adapter; sets what the policy has to know of the service's loss and metrics."""
     row = _probe_row(sampled)
+    policy.service.leaves_gradients = leaves_gradients(policy, row)
     policy.reductions, found, descent = find_reductions(policy, row)
-    found = {"reduction": policy.reductions.record()} | found
+    found = {"reduction": policy.reductions.record(), "leaves_gradients": policy.service.leaves_gradients} | found
     short = TrainRow(
         row.prompt_ids, *(values[: len(row.token_ids) // 2] for values in (row.token_ids, row.sampler_logprobs, row.weights))
     )

@@ -15,6 +15,7 @@ import numpy as np
 
 from ablation.errors import UsageError
 from ablation.plan.arms import Adam
+from ablation.plan.prices import Tokens
 from ablation.policy.base import ScoreRow, TrainRow
 from ablation.policy.tinker.data import Reduction, Reductions, scoring_data, targets_of_row, token_logprobs, training_data
 from ablation.policy.tinker.policy import TinkerPolicy, adam_params
@@ -49,12 +50,14 @@ class Throwaway:
 
     def logprobs(self, rows: Sequence[ScoreRow]) -> np.ndarray:
         output = self.service.wait(self.trainer.forward(scoring_data(rows), "cross_entropy"))
+        self.policy.used += Tokens(prefill=_tokens(rows))
         return np.concatenate(token_logprobs(rows, output))
 
     def step(self, rows: Sequence[TrainRow], params: Any, reductions: Reductions | None = None) -> np.ndarray:
         """The change of all weights that one step on `rows` makes."""
         data = training_data(rows, reductions or Reductions())
         self.service.wait(self.trainer.forward_backward(data, "importance_sampling"))
+        self.policy.used += Tokens(train=_tokens(rows))
         told = self.service.wait(self.trainer.optim_step(params))
         self.metrics = {name: float(value) for name, value in (told.metrics or {}).items()}
         before, self.weights = self.weights, self._download()
@@ -76,6 +79,22 @@ def plain_step(step: float, weight_decay: float = 0.0, clip: float | None = None
 
     more = {} if clip is None else {"grad_clip_norm": clip}
     return types.AdamParams(learning_rate=step * EPS, beta1=0.0, beta2=0.0, eps=EPS, weight_decay=weight_decay, **more)
+
+
+def leaves_gradients(policy: TinkerPolicy, row: TrainRow) -> bool:
+    """Whether a gradient that was computed and never stepped on is found by the next client, once its own is let go."""
+    policy.service.leaves_gradients = False
+    dirty = Throwaway(policy, policy.start.path, optimizer=False)
+    try:
+        policy.service.wait(dirty.trainer.forward_backward(training_data([row], Reductions()), "importance_sampling"))
+    finally:
+        dirty.close()
+    clean = Throwaway(policy, policy.start.path, optimizer=False)
+    try:
+        moved = clean.step([_times(row, 0.0)], plain_step(STEP))
+    finally:
+        clean.close()
+    return bool(np.any(moved))
 
 
 def find_reductions(policy: TinkerPolicy, row: TrainRow) -> tuple[Reductions, dict[str, Any], np.ndarray]:
@@ -190,12 +209,18 @@ def check_adam_fields(policy: TinkerPolicy, row: TrainRow, adams: Sequence[Adam]
                 )
         if decays:
             before = np.concatenate([probe.weights[name].ravel() for name in sorted(probe.weights)]).astype(np.float64)
+            start = policy.score([row])[0]
             moved = probe.step([_times(row, 0.0)], plain_step(1e-2 / EPS, weight_decay=0.1), policy.reductions)
             share = float(-(moved @ before) / (before @ before))
             found["decayed"] = share / 1e-3
             if not abs(share / 1e-3 - 1) <= 0.05:
                 raise UsageError(
                     f"training.optimizer.weight_decay: the service takes {share:.2g} of the weights where 0.001 was asked for",
+                    hint="Plan no weight decay, or another backend.",
+                )
+            if np.abs(policy.score([row])[0] - start).max() > 1e-6:
+                raise UsageError(
+                    "training.optimizer.weight_decay: the service decays the weights of other adapters than the one that steps",
                     hint="Plan no weight decay, or another backend.",
                 )
     finally:
@@ -215,6 +240,10 @@ def _one_of(value: float, expected: dict[Reduction, float]) -> Reduction | None:
 
 def _times(row: TrainRow, factor: float) -> TrainRow:
     return TrainRow(row.prompt_ids, row.token_ids, row.sampler_logprobs, row.weights * factor)
+
+
+def _tokens(rows: Sequence[ScoreRow]) -> int:
+    return sum(len(row.prompt_ids) + len(row.token_ids) for row in rows)
 
 
 def _arrays(row: TrainRow) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

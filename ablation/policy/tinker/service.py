@@ -62,6 +62,8 @@ class Service:
             )
         self.address, self.say, self.patience = address, say, patience
         self.epoch = 0
+        self.leaves_gradients = True
+        """Whether a new client may find the gradient of one that was let go without a step; the preflight finds out."""
         self._client: Any = None
         self._paused = _TellPauses(say)
         logging.getLogger("tinker").addHandler(self._paused)
@@ -173,7 +175,25 @@ class Service:
         return sorted(one.model_name for one in offered.supported_models if one.model_name)
 
     def trainer(self, state: str, *, optimizer: bool) -> Any:
-        """A training client that begins at a stored state, with the stored optimizer or a fresh one."""
+        """A training client that begins at a stored state, with the stored optimizer or a fresh one, and without a gradient.
+
+        SkyRL's adapters have places, and what was accumulated in a place stays there when its client ends. A client that is made
+        for that alone takes a step of size 0, which clears the place, and leaves it to the real one.
+        """
+        from tinker import types
+
+        if self.leaves_gradients:
+            clearing = self._trainer(state, optimizer=False)
+            try:
+                self.wait(clearing.optim_step(types.AdamParams(learning_rate=0.0)))
+            except ValueError as error:  # the norm of what was left is not finite, and the client cannot read it
+                if not unreadable_metric(error):
+                    raise
+            finally:
+                self.let_go(clearing)
+        return self._trainer(state, optimizer=optimizer)
+
+    def _trainer(self, state: str, *, optimizer: bool) -> Any:
         make = self.client.create_training_client_from_state_with_optimizer if optimizer else None
         made = (make or self.client.create_training_client_from_state)(state)
         return made.result() if hasattr(made, "result") else made
@@ -222,6 +242,11 @@ class Service:
             if holder is not None:
                 holder.close()
         self._client = None
+
+
+def unreadable_metric(error: BaseException) -> bool:
+    """Whether a step was taken and its metrics hold a number that is not finite, for which the client has no type."""
+    return isinstance(error, ValueError) and "OptimStepResponse" in str(error) and "metrics" in str(error)
 
 
 class _TellPauses(logging.Handler):

@@ -10,6 +10,8 @@ import pytest
 
 from tests.policy.tinker.server import INSTALLED, KEY, WHY, Server, make_llama, service_tree, write_tree
 
+END, PROMPT = (6,), (7, 8, 9, 10, 11, 12)
+"""The end token of the tiny reasoner's tokenizer, and ids that it has."""
 FOLDERS = (Path(__file__).parent, Path(__file__).parents[2] / "study" / "tinker")
 WITHOUT_SERVER = ("test_data.py", "test_weights.py", "test_trouble.py", "test_service_problems.py")
 
@@ -57,3 +59,52 @@ def served(tmp_path_factory) -> Iterator[Served]:
         yield Served(server, folder / "model", plan, start)
     finally:
         server.kill()
+
+
+@pytest.fixture(scope="session")
+def make_policy(served):
+    """A policy for a plan's tree, without a preflight."""
+    from ablation.plan.load import load_plan
+    from ablation.policy.tinker.policy import TinkerPolicy
+    from ablation.policy.tinker.service import Service
+    from ablation.policy.tinker.weights import from_folder
+
+    made = []
+
+    def make(plan=None, start: str | None = None, patience: float = 900.0) -> TinkerPolicy:
+        plan = plan or on_service(load_plan(served.plan).plan)
+        weights = from_folder(served.model / "start-adapter")
+        service = Service(served.server.url, print, patience)
+        made.append(TinkerPolicy(plan, service, start or served.start, weights, END, "at the service"))
+        return made[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TINKER_API_KEY", KEY)
+        yield make
+    for policy in made:
+        policy.close()
+
+
+@pytest.fixture(scope="session")
+def proven(served, make_policy):
+    """A policy of the plan after its preflight."""
+    from ablation.policy.tinker.preflight import preflight
+    from ablation.policy.tokenizer import load_tokenizer
+
+    policy = make_policy()
+    adams = [policy.plan.training.optimizer_of(arm) for arm in policy.plan.arms.values()]
+    policy.found = preflight(policy, load_tokenizer(served.model / "base"), PROMPT, adams)
+    return policy
+
+
+@pytest.fixture(scope="session")
+def local(served):
+    """The local policy on the same base and start adapter."""
+    from ablation.plan.load import load_plan
+    from ablation.policy.local import LocalPolicy
+
+    return LocalPolicy(load_plan(served.plan).plan, served.model / "base", served.model / "start-adapter", END, 0)
+
+
+def on_service(plan):
+    return plan.model_copy(update={"policy": plan.policy.with_backend("tinker")})
