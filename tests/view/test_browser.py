@@ -114,7 +114,7 @@ def test_every_page_says_nothing_to_the_console_asks_nobody_else_and_is_light(pa
         page.reload()
         page.wait_for_load_state("networkidle")
         weight = max(watch.bytes, len(page.content().encode()))  # the browser does not keep every answer's body for long
-        assert 1000 < weight < HEAVIEST, (place, weight)
+        assert 500 < weight < HEAVIEST, (place, weight)
         assert page.locator("h1").count() == 1 and page.title(), place
 
 
