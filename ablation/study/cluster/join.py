@@ -6,7 +6,8 @@ import os
 import platform
 import signal
 import socket
-import threading
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,10 +20,12 @@ from ablation.study.cluster.needs import Needs, Node, needs_of, places
 from ablation.study.cluster.versions import differing, versions
 from ablation.study.machine import Machine
 
-WAIT = 60.0
-"""Seconds after which a cluster that does not answer is given up."""
 CONNECT = 10.0
-"""Seconds for the first word to an address."""
+"""Seconds for a connection to an address."""
+ANSWER = 40.0
+"""Seconds in which what is there has to say that it is a Ray cluster: Ray's own patience has no end."""
+WAIT = 60.0
+"""Seconds in which a machine has to say what it has installed."""
 _HERE, _AUTO = "local", "auto"
 
 
@@ -104,40 +107,34 @@ def _connect(address: str, say: Callable[[str], None]) -> None:
             socket.create_connection((host, int(port)), timeout=CONNECT).close()
         except OSError as error:
             raise _unreachable(address, str(error)) from None
+    if address != _HERE:
+        _ask_whether_there_is_one(address)
     kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        with _at_most(WAIT, address):
-            ray.init(**options)
+        ray.init(**options)
     except (ConnectionError, RuntimeError, ValueError, OSError, TimeoutError) as error:
-        text = " ".join(str(error).split()) or type(error).__name__
-        raise _unreachable(address, text[:300]) from None
+        raise _unreachable(address, " ".join(str(error).split())[:300] or type(error).__name__) from None
     finally:
         for number, handler in kept.items():
             signal.signal(number, handler)  # Ray puts its own, which ends the process before anything is said
 
 
+def _ask_whether_there_is_one(address: str) -> None:
+    """Ray's own check, in a process that can be ended when it waits for too long."""
+    asked = [sys.executable, "-m", "ray.scripts.scripts", "health-check"]
+    asked += [] if address == _AUTO else ["--address", address]
+    try:
+        said = subprocess.run(asked, capture_output=True, text=True, timeout=ANSWER, check=False)
+    except subprocess.TimeoutExpired:
+        raise _unreachable(address, f"what is there does not answer as one within {ANSWER:g} s") from None
+    if said.returncode != 0:
+        lines = [line for line in said.stderr.splitlines() if line.strip()] or ["it is not healthy"]
+        raise _unreachable(address, lines[-1].partition(": ")[2][:300] or lines[-1][:300])
+
+
 def _unreachable(address: str, why: str) -> UsageError:
     hint = "`ray start --head` starts one, and `ray start --address HOST:PORT` has a machine join it."
     return UsageError(f"--on ray={address}: no Ray cluster could be joined: {why}", hint=hint)
-
-
-@contextmanager
-def _at_most(seconds: float, address: str) -> Iterator[None]:
-    """Raise `TimeoutError` in the block after so many seconds. Only the main thread can be interrupted."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def late(number: int, frame: object) -> None:
-        raise TimeoutError(f"{address} does not answer as a Ray cluster within {seconds:g} s")
-
-    before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def _check_versions(nodes: list[Node]) -> None:
