@@ -44,6 +44,7 @@ from ablation.policy.optimizer import (
     take_step,
 )
 from ablation.policy.packing import Packed, micro_batches, pack, pad
+from ablation.policy.probes import Probes
 from ablation.policy.scoring import hidden_states, mismatch, token_logprobs
 from ablation.policy.selftest import self_test
 from ablation.rollouts.values import values_in_effect
@@ -51,7 +52,7 @@ from ablation.rollouts.values import values_in_effect
 transformers_logging.disable_progress_bar()  # the run has progress of its own
 
 
-class LocalPolicy:
+class LocalPolicy(Probes):
     """One adapter on one frozen base model. Adapter and Adam are float32; the base has the plan's dtype.
 
     `dtype` overrides the plan's; under float64 adapter and Adam are float64 too.
@@ -91,7 +92,6 @@ class LocalPolicy:
         self.reset()
 
     def _load_model(self, base: Path, dtype: torch.dtype | None) -> PeftModel:
-        """Base and start adapter on this device, with light layers."""
         return self._light(load_adapted(self.plan, base, self.start_adapter, dtype).to(self.device))
 
     def _light(self, model: PeftModel) -> PeftModel:

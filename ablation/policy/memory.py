@@ -16,6 +16,7 @@ from ablation.plan.footprint import (
     ENGINE_PROCESS,
     GRAPHS,
     TRAINER_PROCESS,
+    Shape,
     adapter_parameters,
     engine_activations,
     kv_bytes,
@@ -60,21 +61,20 @@ class Estimate:
         return self.kv_given // self.kv_of_one
 
 
-def estimate(plan: Plan, config: dict[str, Any], longest_prompt: int, device: str, engines_here: int) -> Estimate:
-    """For a plan with vLLM. `device`: `cpu` or `cuda`; `engines_here`: how many engines work on the trainer's device."""
+def estimate(
+    plan: Plan, config: dict[str, Any], longest_prompt: int, device: str, engines_here: int, processes: int = 1
+) -> Estimate:
+    """For a plan with vLLM. `device`: `cpu` or `cuda`; `engines_here`: how many engines work on the trainer's device.
+
+    `processes`: over how many the trainer is divided; each has a GPU of its own, or all share the CPU's memory.
+    """
     vllm, shape, size = plan.policy.vllm, shape_of(config, plan), BYTES[plan.model.dtype]
     assert vllm is not None
     longest = longest_prompt + plan.sampling.max_tokens
     weights, parts = base_bytes(plan), vllm.tensor_parallel
     block = 128 if device == "cpu" else 16
     kv_of_one = -(-longest // block) * block * kv_bytes(shape, size) // parts
-    adapter = adapter_parameters(plan, shape)
-    trainer = {
-        "weights": weights,
-        "adapter": 8 * 4 * adapter,  # weights, the start's, gradient, two moments, and what a step that fails goes back to
-        "activations": trainer_activations(plan, shape, longest, device),
-        "process": TRAINER_PROCESS[device],
-    }
+    trainer = trainer_parts(plan, shape, longest, device, processes)
     every = sum(rank_times(shape, name) for name in ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"))
     slots = (every + rank_times(shape, "lm_head")) * plan.model.lora.rank * size
     process = ENGINE_PROCESS[device] + (0 if vllm.eager or device == "cpu" else GRAPHS)
@@ -89,5 +89,29 @@ def estimate(plan: Plan, config: dict[str, Any], longest_prompt: int, device: st
         "activations": engine_activations(plan, shape, longest),
         "process": process,
     }
-    idle = sum(trainer.values()) - trainer["activations"] if device == "cpu" else TRAINER_PROCESS[device]
+    passing = trainer["activations"] + trainer.get("gathered", 0)
+    idle = sum(trainer.values()) - passing if device == "cpu" else TRAINER_PROCESS[device]
     return Estimate(trainer, idle, engine, engines_here, longest, kv_of_one, round(vllm.kv_cache_gb * 1e9))
+
+
+def trainer_parts(plan: Plan, shape: Shape, longest: int, device: str, processes: int = 1) -> dict[str, int]:
+    """What training takes of one device, by purpose.
+
+    Several processes each hold a part of base and adapter, and beside it what is gathered at one time: two layers, or the
+    embedding or the head. The tied weight of those two is held twice then.
+    """
+    size, weights = BYTES[plan.model.dtype], base_bytes(plan)
+    # Adapter: weights, the start's, gradient, two moments, and what a step that fails goes back to.
+    adapter = 8 * 4 * adapter_parameters(plan, shape)
+    activations, process = trainer_activations(plan, shape, longest, device), TRAINER_PROCESS[device]
+    if processes == 1:
+        return {"weights": weights, "adapter": adapter, "activations": activations, "process": process}
+    table = size * shape.vocabulary * shape.hidden
+    layer = max(0, weights - table * (1 if shape.tied else 2)) // shape.layers
+    weights += table if shape.tied else 0
+    gathered = max(2 * layer, table)
+    if device == "cpu":  # all of them share its memory
+        activations, process, gathered = activations * processes, process * processes, gathered * processes
+    else:
+        weights, adapter = -(-weights // processes), -(-adapter // processes)
+    return {"weights": weights, "gathered": gathered, "adapter": adapter, "activations": activations, "process": process}

@@ -48,10 +48,11 @@ def ask_engine(loaded: LoadedPlan, reporter: Tells) -> dict[str, Any] | None:
     prompts = _prompts(loaded, base)
     from ablation.policy.memory import TooSmall
     from ablation.policy.vllm.client import EngineClient
+    from ablation.study.machine import DEFAULT
     from ablation.study.offline import Offline
 
     try:
-        offline = Offline(plan, base, prompts, "auto", reporter)
+        offline = Offline(plan, base, prompts, DEFAULT, reporter)
     except TooSmall as small:
         return {"asked": False, "why": f"this machine is too small: {small.message}"}
     reporter.say("starting vLLM: whether it takes the model and the adapter is asked before the plan is locked")

@@ -108,7 +108,7 @@ def _offline(plan: Plan, folders: ModelFolders, prompts: Prompts, reporter: Tell
         return None
     from ablation.study.offline import Offline
 
-    return Offline(plan, folders.base, [prompts[cell].ids for cell in prompts.cells], machine.turns, reporter)
+    return Offline(plan, folders.base, [prompts[cell].ids for cell in prompts.cells], machine, reporter)
 
 
 def need_sampler(engine: str) -> None:
@@ -169,6 +169,6 @@ def _server(
 
     assert plan.policy.vllm is not None and machine.server is not None
     longest = max(len(prompt) for prompt in prompts) + plan.sampling.max_tokens
-    vocabulary = trainer.causal.get_input_embeddings().num_embeddings
+    vocabulary = trainer.embeddings
     needs = Needs(settings.lora_rank, settings.top_logprobs, plan.policy.vllm.context, longest, tuple(prompts[0]), vocabulary)
     return ServerClient(machine.server, settings, needs, folder=machine.server_folder, key=os.environ.get(SERVER_KEY) or None)

@@ -16,6 +16,7 @@ Mode = Literal["together", "restart", "sleep"]
 _FIELDS = {
     ("trainer", "activations"): "training.micro_batch_tokens or sampling.max_tokens, or plan training.gradient_checkpointing",
     ("trainer", "weights"): "model.base or model.dtype",
+    ("trainer", "gathered"): "model.base or model.dtype",
     ("trainer", "adapter"): "model.lora.rank",
     ("engine", "weights"): "model.base, model.dtype or policy.vllm.tensor_parallel",
     ("engine", "adapter"): "model.lora.rank",

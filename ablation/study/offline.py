@@ -11,6 +11,7 @@ from ablation.files import parse_json
 from ablation.plan.model import Plan
 from ablation.plan.model_files import BASE_CONFIG
 from ablation.policy.memory import estimate
+from ablation.study.machine import Machine
 from ablation.study.memory import as_record, choose_turns, this_device
 
 if TYPE_CHECKING:
@@ -26,10 +27,10 @@ class Tells(Protocol):
 class Offline:
     """What is known of a plan's engines before anything is loaded."""
 
-    def __init__(self, plan: Plan, base: Path, prompts: Sequence[Sequence[int]], asked: str, reporter: Tells) -> None:
+    def __init__(self, plan: Plan, base: Path, prompts: Sequence[Sequence[int]], machine: Machine, reporter: Tells) -> None:
         """Raises `UsageError` if there are too few GPUs, or if trainer and engine cannot fit.
 
-        `asked`: `machine.Turns`. `prompts`: as ids.
+        `prompts`: as ids.
         """
         from ablation.policy.vllm.devices import engine_settings_here, gpu_count, shared_with_trainer
         from ablation.policy.vllm.policy import engine_settings
@@ -40,12 +41,12 @@ class Offline:
         self.device = this_device(gpus)
         here = vllm.replicas  # on a CPU all of them work where the trainer does
         if gpus:
-            here = int(shared_with_trainer(vllm.replicas, vllm.tensor_parallel, gpus))
+            here = int(shared_with_trainer(vllm.replicas, vllm.tensor_parallel, gpus, machine.processes))
         config = parse_json((base / BASE_CONFIG).read_bytes())
         longest = max(len(prompt) for prompt in prompts)
         self.settings = engine_settings_here(engine_settings(plan, base), vllm.replicas)
-        self.estimate = estimate(plan, config, longest, self.device.kind, here)
-        self.chosen = choose_turns(plan, self.estimate, self.device, asked)
+        self.estimate = estimate(plan, config, longest, self.device.kind, here, machine.processes)
+        self.chosen = choose_turns(plan, self.estimate, self.device, machine.turns)
         self._reporter = reporter
         if self.chosen.mode == "sleep":
             self.settings = [replace(one, sleep=True) for one in self.settings]

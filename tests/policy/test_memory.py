@@ -10,7 +10,7 @@ import yaml
 
 from ablation.plan.model import Plan
 from ablation.policy import memory
-from ablation.policy.memory import adapter_parameters, estimate, kv_bytes, shape_of
+from ablation.policy.memory import adapter_parameters, estimate, kv_bytes, shape_of, trainer_parts
 
 ROOT = Path(__file__).parents[2]
 TINY = ROOT / "ablation" / "assets" / "tiny-reasoner"
@@ -107,3 +107,17 @@ def test_a_backward_pass_on_a_gpu_is_within_a_tenth_of_what_was_measured():
     config = {"hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 16, "intermediate_size": 6144}
     shape = shape_of(config | {"num_key_value_heads": 8, "vocab_size": 151_936}, plan)
     assert memory.trainer_activations(plan, shape, 2048, "cuda") / 1e9 == pytest.approx(19.7, rel=0.1)
+
+
+def test_a_trainer_divided_over_processes_by_hand():
+    plan = smollm2_plan()
+    shape = shape_of(smollm2_config() | {"tie_word_embeddings": True}, plan)
+    one, four, cpu = (trainer_parts(plan, shape, 200, *rest) for rest in (("cuda",), ("cuda", 4), ("cpu", 4)))
+    table = 2 * 49_152 * 576  # bfloat16; held twice, as embedding and head are gathered at different times
+    assert one["weights"] == 2 * 134_515_008 and "gathered" not in one
+    assert four["weights"] == (2 * 134_515_008 + table) / 4
+    assert four["gathered"] == table, "more than two layers of 7 MB"
+    assert four["adapter"] == one["adapter"] / 4
+    assert (four["activations"], four["process"]) == (one["activations"], one["process"])
+    assert cpu["weights"] == 2 * 134_515_008 + table, "all four in one memory"
+    assert (cpu["gathered"], cpu["process"]) == (4 * table, 4 * 600_000_000)

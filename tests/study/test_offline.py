@@ -8,6 +8,7 @@ import yaml
 from ablation.errors import UsageError
 from ablation.plan.model import Plan
 from ablation.policy.vllm import devices
+from ablation.study.machine import Machine
 from ablation.study.offline import Offline
 from tests.study.mini import ROOT
 
@@ -20,11 +21,13 @@ class Said(list):
         self.append(message)
 
 
-def offline(said=None, asked="auto", max_tokens=64, **vllm):
+def offline(said=None, asked="auto", max_tokens=64, processes=1, **vllm):
     tree = yaml.safe_load((ROOT / "plans" / "quickstart.yaml").read_text())
     tree["policy"] = {"backend": "vllm", "vllm": {"kv_cache_gb": 0.05, "eager": True, "sequences": 64} | vllm}
     tree["sampling"] |= {"max_tokens": max_tokens}
-    return Offline(Plan.model_validate(tree), BASE, PROMPTS, asked, Said() if said is None else said)
+    return Offline(
+        Plan.model_validate(tree), BASE, PROMPTS, Machine(asked, processes=processes), Said() if said is None else said
+    )
 
 
 def test_a_small_model_fits_beside_its_trainer_and_it_is_said():

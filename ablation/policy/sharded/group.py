@@ -19,7 +19,7 @@ from typing import Any
 
 from ablation.errors import ProcessesFailed
 from ablation.policy.memory import TooSmall
-from ablation.policy.sharded.serve import FAILURE, LOG, PULSE_SECONDS, Answer, Loaded, Told, ToLoad, start
+from ablation.policy.sharded.serve import END, FAILURE, LOG, PULSE_SECONDS, Answer, Loaded, Told, ToLoad, start
 
 SILENT_SECONDS = 60.0
 """A process that shows no sign of life for so long is stopped or frozen, whatever it does: a thread of its own gives them."""
@@ -50,8 +50,86 @@ def need_devices(processes: int) -> None:
         )
 
 
-class Group:
-    """Processes that hold one policy together. Not for use by two threads at a time."""
+class Asks:
+    """Whoever asks a group of processes to do something together. Not for use by two threads at a time."""
+
+    processes: int
+    loaded: Loaded
+    _link: Connection
+
+    def ask(self, name: str, *arguments: Any, told: Callable[[int, int], None] | None = None, **options: Any) -> Any:
+        """Have all of them do `name` of `rank.RankPolicy`.
+
+        Raises what they refuse with, and then they go on; and `ProcessesFailed` if one of them dies, hangs or fails: all are gone
+        then.
+        """
+        return self._ask((name, arguments, options), _DOING.get(name, "working"), told)
+
+    def _ask(self, what: Any, doing: str, told: Callable[[int, int], None] | None = None) -> Any:
+        if not self.alive:
+            raise ProcessesFailed("the processes that hold the model were ended", hint="The same command goes on from here.")
+        try:
+            try:
+                self._link.send(what)
+            except OSError:
+                raise self._failed(doing) from None
+            answer = self._answer(doing, told)
+        except BaseException:  # at Ctrl-C, too: what they would still answer belongs to nothing
+            self.end()
+            raise
+        if answer.refused is not None:
+            raise answer.refused
+        return answer.value
+
+    def _answer(self, doing: str, told: Callable[[int, int], None] | None) -> Answer:
+        self._watch_anew()
+        while True:
+            ready = wait([self._link, *self._sentinels()], timeout=self._patience())
+            if self._link in ready:
+                try:
+                    message = self._link.recv()
+                except (EOFError, OSError):
+                    raise self._failed(doing) from None
+                if isinstance(message, Answer):
+                    return message
+                if isinstance(message, Told) and told is not None:
+                    told(message.finished, message.tokens)
+            elif ready:
+                raise self._failed(doing)
+            self._watch(doing)
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is anybody to ask."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """Leave them, whatever they are doing."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Leave them when they are done."""
+        raise NotImplementedError
+
+    def _failed(self, doing: str) -> ProcessesFailed:
+        """Why there will be no answer."""
+        raise NotImplementedError
+
+    def _sentinels(self) -> list[int]:
+        return []
+
+    def _patience(self) -> float | None:
+        return None
+
+    def _watch_anew(self) -> None:
+        """From now on somebody looks at signs of life."""
+
+    def _watch(self, doing: str) -> None:
+        """Raise `ProcessesFailed` if one of them gives none."""
+
+
+class Group(Asks):
+    """Processes of this machine, started here."""
 
     def __init__(self, processes: int, load: ToLoad, *, silent_seconds: float = SILENT_SECONDS) -> None:
         """Start them and have them load. Raises as `LocalPolicy` does, and `ProcessesFailed`."""
@@ -67,7 +145,7 @@ class Group:
         try:
             self._context = start_processes(
                 start,
-                (processes, self.folder, self._pulses, theirs, load),
+                (processes, self.folder, self._pulses, theirs),
                 nprocs=processes,
                 join=False,
                 daemon=True,  # they end with this process's normal end, too
@@ -80,12 +158,9 @@ class Group:
         self._kept = _Kept(self.folder)
         self._end = weakref.finalize(self, _end, self._context.processes, self._link, self._kept)
         try:
-            self.loaded: Loaded = self._answer("loading the model", None)
-        except _Refused as refused:
-            self._end()
-            raise refused.error from None
+            self.loaded = self._ask(load, "loading the model")
         except BaseException:
-            self._end()
+            self.end()
             raise
 
     @property
@@ -95,57 +170,30 @@ class Group:
 
     @property
     def alive(self) -> bool:
-        """Whether there is anybody to ask."""
         return self._end.alive
 
-    def ask(self, name: str, *arguments: Any, told: Callable[[int, int], None] | None = None, **options: Any) -> Any:
-        """Have all of them do `name` of `rank.RankPolicy`.
+    def end(self) -> None:
+        self._end()
 
-        Raises what they refuse with, and then they go on; and `ProcessesFailed` if one of them dies, hangs or fails: all are gone
-        then.
-        """
-        doing = _DOING.get(name, "working")
-        if not self.alive:
-            raise ProcessesFailed("the processes that hold the model were ended", hint="The same command goes on from here.")
-        try:
-            try:
-                self._link.send((name, arguments, options))
-            except OSError:
-                raise self._failed(doing) from None
-            return self._answer(doing, told)
-        except _Refused as refused:
-            raise refused.error from None
-        except BaseException:  # at Ctrl-C, too: what they would still answer belongs to nothing
-            self._end()
-            raise
+    def _sentinels(self) -> list[int]:
+        return [process.sentinel for process in self._context.processes]
 
-    def _answer(self, doing: str, told: Callable[[int, int], None] | None) -> Any:
-        looked = time.monotonic()
-        heard, beats = [looked] * self.processes, list(self._pulses)
-        sentinels = [process.sentinel for process in self._context.processes]
-        while True:
-            ready = wait([self._link, *sentinels], timeout=min(1.0, self.silent_seconds / 4))
-            if self._link in ready:
-                try:
-                    message = self._link.recv()
-                except (EOFError, OSError):
-                    raise self._failed(doing) from None
-                if isinstance(message, Answer):
-                    if message.refused is not None:
-                        raise _Refused(message.refused)
-                    return message.value
-                if isinstance(message, Told) and told is not None:
-                    told(message.finished, message.tokens)
-            elif ready:
-                raise self._failed(doing)
-            now = time.monotonic()
-            slept, looked = now - looked > self.silent_seconds / 2, now  # this process was stopped itself, and they with it
-            for rank, beat in enumerate(self._pulses):
-                if beat != beats[rank] or slept:
-                    heard[rank], beats[rank] = now, beat
-                elif now - heard[rank] > (self.silent_seconds if beat else START_SECONDS):
-                    how = f"gave no sign of life for {now - heard[rank]:.0f} s (it is stopped or frozen)"
-                    raise self._ended(doing, rank, how)
+    def _patience(self) -> float:
+        return min(1.0, self.silent_seconds / 4)
+
+    def _watch_anew(self) -> None:
+        self._looked = time.monotonic()
+        self._heard, self._beats = [self._looked] * self.processes, list(self._pulses)
+
+    def _watch(self, doing: str) -> None:
+        now = time.monotonic()
+        slept, self._looked = now - self._looked > self.silent_seconds / 2, now  # this process was stopped, and they with it
+        for rank, beat in enumerate(self._pulses):
+            silent = now - self._heard[rank]
+            if beat != self._beats[rank] or slept:
+                self._heard[rank], self._beats[rank] = now, beat
+            elif silent > (self.silent_seconds if beat else START_SECONDS):
+                raise self._ended(doing, rank, f"gave no sign of life for {silent:.0f} s (it is stopped or frozen)")
 
     def _failed(self, doing: str) -> ProcessesFailed:
         """Some are gone: which went first, and why."""
@@ -187,16 +235,11 @@ class Group:
         """End them, and remove what they printed."""
         if self._end.alive:
             with contextlib.suppress(OSError):
-                self._link.send("end")
+                self._link.send(END)
             until = time.monotonic() + CLOSE_SECONDS
             for process in self._context.processes:
                 process.join(max(0.0, until - time.monotonic()))
         self._end()
-
-
-class _Refused(Exception):
-    def __init__(self, error: Exception) -> None:
-        self.error = error
 
 
 class _Kept:

@@ -11,6 +11,7 @@ from ablation.plan.arms import Adam
 from ablation.plan.model import Plan
 from ablation.policy.base import Progress, SampledTokens, SampleRequest, ScoreRow, Taken, TrainRow, UpdateStats
 from ablation.policy.sharded.group import SILENT_SECONDS, Group
+from ablation.policy.sharded.joined import Joined, under_torchrun
 from ablation.policy.sharded.serve import ToLoad
 from ablation.rollouts.values import values_in_effect
 
@@ -34,7 +35,8 @@ class ShardedPolicy:
     ) -> None:
         self.plan, self.processes = plan, processes
         self._end_ids = end_ids
-        self.group = Group(processes, ToLoad(plan, base, start_adapter, end_ids, pad_id, dtype), silent_seconds=silent_seconds)
+        load = ToLoad(plan, base, start_adapter, end_ids, pad_id, dtype)
+        self.group = Joined(processes, load) if under_torchrun() else Group(processes, load, silent_seconds=silent_seconds)
 
     def record(self) -> dict[str, Any]:
         """For the journal."""
@@ -105,6 +107,23 @@ class ShardedPolicy:
     def adapter_sha256(self) -> str:
         return self.group.ask("adapter_sha256")
 
+    # For a preflight: `policy.probes`.
+
+    def keep_weights(self) -> None:
+        self.group.ask("keep_weights")
+
+    def put_back_weights(self) -> None:
+        self.group.ask("put_back_weights")
+
+    def zero_weights(self) -> None:
+        self.group.ask("zero_weights")
+
+    def made_up_weights(self, target: str, size: float) -> None:
+        self.group.ask("made_up_weights", target, size)
+
+    def logits(self, ids: list[int], start: int) -> np.ndarray:
+        return self.group.ask("logits", ids, start)
+
     def step_aside(self) -> None:
         self.group.ask("step_aside")
 
@@ -112,5 +131,5 @@ class ShardedPolicy:
         self.group.ask("come_back")
 
     def close(self) -> None:
-        """End the processes."""
+        """End the processes, or let go of those that torchrun started."""
         self.group.close()

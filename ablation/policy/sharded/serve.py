@@ -5,6 +5,7 @@ What is asked reaches the first process, from whoever started it, and goes from 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import multiprocessing
@@ -17,6 +18,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -32,10 +34,10 @@ GROUP_TIMEOUT = timedelta(minutes=30)
 PROGRESS_SECONDS = 0.2
 LOG, FAILURE = "process-{}.txt", "failure-{}.json"
 """What each process prints, and what of it failed, in the folder of its group."""
-_END = "end"
+END, UNLOAD = "end", "unload"
 DOES = frozenset(
     ("self_test", "reset", "sample", "score", "update", "save", "save_adapter", "load", "load_adapter", "adapter_sha256")
-) | {"step_aside", "come_back"}
+) | {"step_aside", "come_back", "keep_weights", "put_back_weights", "zero_weights", "made_up_weights", "logits"}
 """Methods of `rank.RankPolicy` that can be asked for."""
 
 
@@ -78,9 +80,10 @@ class Answer:
     refused: AblationError | OSError | None = None
 
 
-def start(rank: int, processes: int, folder: Path, pulses: Any, link: Connection, load: ToLoad) -> None:
+def start(rank: int, processes: int, folder: Path, pulses: Any, link: Connection) -> None:
     """The main function of a process that a runner on this machine starts. Never returns."""
     _end_with_parent()
+    _give_memory_back()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the runner's
     log = os.open(folder / LOG.format(rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for stream in (1, 2):
@@ -90,7 +93,7 @@ def start(rank: int, processes: int, folder: Path, pulses: Any, link: Connection
         link.close()
     _only_this_machine()
     try:
-        serve(rank, processes, rank, f"file://{folder / 'store'}", link if rank == 0 else None, load)
+        serve(rank, processes, rank, f"file://{folder / 'store'}", link if rank == 0 else None)
     except BaseException as error:
         traceback.print_exc()
         told = {"kind": type(error).__name__, "message": str(error), "at": time.monotonic()}
@@ -100,14 +103,16 @@ def start(rank: int, processes: int, folder: Path, pulses: Any, link: Connection
     os._exit(0)
 
 
-def serve(rank: int, processes: int, device: int, store: str, link: Connection | None, load: ToLoad | None) -> None:
-    """Join the group, load and answer until the end. `device`: the GPU, where there is one. `link`: the first process's alone.
+def serve(rank: int, processes: int, device: int, store: str, link: Connection | None) -> None:
+    """Join the group, load what is asked for and answer, until the end. `device`: the GPU, where there is one.
 
-    Without `load` the first process is told over its link.
+    `store`: an `init_method` of `torch.distributed`. `link`: to whoever asks; the first process's alone.
     """
     import torch
     import torch.distributed as dist
     from torch.distributed.device_mesh import init_device_mesh
+
+    from ablation.policy.loading import free_memory
 
     gpus = torch.cuda.is_available()
     kind, backend = ("cuda", "nccl") if gpus else ("cpu", "gloo")
@@ -117,51 +122,49 @@ def serve(rank: int, processes: int, device: int, store: str, link: Connection |
     dist.init_process_group(backend, init_method=store, rank=rank, world_size=processes, timeout=GROUP_TIMEOUT, **own)
     control = dist.new_group(backend="gloo", timeout=GROUP_TIMEOUT)
     mesh = init_device_mesh(kind, (processes,))
+    policy = None
 
-    def from_first(value: Any) -> Any:
-        box = [value]
-        dist.broadcast_object_list(box, group=control, group_src=0)
-        return box[0]
-
-    def make() -> Any:
+    def load(what: ToLoad) -> Loaded:
+        nonlocal policy
         from ablation.policy.sharded.rank import RankPolicy
+        from ablation.policy.sharded.whole import gathered
 
-        what = from_first(load if load is not None or link is None else link.recv())
         dtype = None if what.dtype is None else getattr(torch, what.dtype)
-        return RankPolicy(what.plan, what.base, what.start_adapter, what.end_ids, what.pad_id, dtype, mesh=mesh, control=control)
+        arguments = (what.plan, what.base, what.start_adapter, what.end_ids, what.pad_id, dtype)
+        policy = RankPolicy(*arguments, mesh=mesh, control=control)
+        devices = gathered(torch.cuda.get_device_name(device) if gpus else "cpu", control)
+        return Loaded(policy.base_sha256, policy.context, policy.embeddings, backend, devices)
 
-    policy, answer = _attempt(make)
-    if policy is not None:
-        devices = [torch.cuda.get_device_name(device) if gpus else "cpu"]
-        every: list[Any] = [None] * processes
-        dist.all_gather_object(every, devices[0], group=control)
-        embeddings = policy.causal.get_input_embeddings().num_embeddings
-        answer = Answer(Loaded(policy.base_sha256, policy.context, embeddings, backend, every))
-    if link is not None:
-        link.send(answer)
-    while policy is not None:
-        asked = from_first(_next(link) if link is not None else None)
-        if asked == _END:
-            break
-        if asked is None:
-            continue
-        name, arguments, options = asked
+    def do(name: str, arguments: tuple, options: dict[str, Any]) -> Any:
         assert name in DOES, name
         if name == "sample" and link is not None:
             options = options | {"progress": _progress(link)}
-        _, answer = _attempt(lambda name=name, arguments=arguments, options=options: getattr(policy, name)(*arguments, **options))
+        return getattr(policy, name)(*arguments, **options)
+
+    while True:
+        box = [_next(link) if link is not None else None]
+        dist.broadcast_object_list(box, group=control, group_src=0)
+        asked = box[0]
+        if asked == END:
+            break
+        if asked is None:
+            continue
+        if asked == UNLOAD or isinstance(asked, ToLoad):
+            policy = None
+            free_memory()
+        work = partial(load, asked) if isinstance(asked, ToLoad) else partial(do, *asked) if asked != UNLOAD else None
+        answer = Answer() if work is None else _attempt(work)
         if link is not None:
             link.send(answer)
     dist.barrier(group=control)  # nobody leaves while another still reads from it
 
 
-def _attempt(work: Callable[[], Any]) -> tuple[Any, Answer]:
+def _attempt(work: Callable[[], Any]) -> Answer:
     """What came of it. An error of the user's or of a disk is an answer, any other ends the process."""
     try:
-        value = work()
+        return Answer(work())
     except (AblationError, OSError) as error:
-        return None, Answer(refused=error)
-    return value, Answer(value)
+        return Answer(refused=error)
 
 
 def _next(link: Connection) -> Any:
@@ -169,7 +172,7 @@ def _next(link: Connection) -> Any:
     try:
         return link.recv() if link.poll(WAKE_SECONDS) else None
     except (EOFError, OSError):
-        return _END
+        return END
 
 
 def _progress(link: Connection) -> Callable[[int, int], None]:
@@ -211,3 +214,10 @@ def _only_this_machine() -> None:
 
     if any(name == "lo" for _, name in socket.if_nameindex()):
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+
+
+def _give_memory_back() -> None:
+    """What was gathered and let go again goes back to the system; glibc would soon keep such pieces on a heap full of holes."""
+    M_MMAP_THRESHOLD, size = -3, 1_000_000
+    with contextlib.suppress(AttributeError):  # another C library
+        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, size)

@@ -24,9 +24,9 @@ def gpu_count() -> int:
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
-def shared_with_trainer(copies: int, tensor_parallel: int, gpus: int) -> bool:
-    """Whether an engine must work on the GPU of the trainer (the first one), or beside it on the CPU."""
-    return gpus <= copies * tensor_parallel
+def shared_with_trainer(copies: int, tensor_parallel: int, gpus: int, processes: int = 1) -> bool:
+    """Whether an engine must work on a GPU of the trainer (the first ones, as many as it has processes)."""
+    return gpus < copies * tensor_parallel + processes
 
 
 def on_own_devices(settings: EngineSettings, copies: int, gpus: Sequence[str], cores: Sequence[int]) -> list[EngineSettings]:

@@ -7,8 +7,6 @@ sampling value that is silently another one shows as logprobs or frequencies tha
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +14,7 @@ import torch
 
 from ablation.errors import IntegrityError, UsageError
 from ablation.policy.base import SampledTokens, SampleRequest
+from ablation.policy.probes import weights_kept
 from ablation.policy.vllm.messages import SamplingValues
 from ablation.policy.vllm.policy import VllmPolicy
 from ablation.policy.vllm.texts import Compared, prompt_ends
@@ -48,7 +47,7 @@ def preflight(policy: VllmPolicy) -> dict[str, Any]:
     Leaves trainer and engine with the trainer's adapter as it was.
     """
     memory = _memory(policy)
-    with _weights_kept(policy.trainer):
+    with weights_kept(policy.trainer):
         base = _base(policy)
         targets = {target: _target(policy, target) for target in policy.plan.model.lora.targets}
     adapter = policy.hand_over()
@@ -94,7 +93,7 @@ def _more(policy: VllmPolicy, factor: float) -> str:
 def _base(policy: VllmPolicy) -> dict[str, float]:
     """Without an adapter the engine is the trainer's base; with one that is all zeros it is the same."""
     trainer = policy.trainer
-    trainer.set_weights({name: torch.zeros_like(weight) for name, weight in trainer.trainable.items()})
+    trainer.zero_weights()
     # In this order: vLLM's CPU build adds what is left of another adapter on lm_head, as on a server, to a request without one.
     zeros = policy.compare(policy.load_into_engine(trainer.adapter_sha256()), TEXTS, TOKENS)
     without = policy.compare(None, TEXTS, TOKENS)
@@ -111,9 +110,9 @@ def _target(policy: VllmPolicy, target: str) -> dict[str, float]:
     """An adapter of which one kind of module alone is not zero: what it changes for the trainer, and the engine's mismatch."""
     trainer, size = policy.trainer, SMALLEST
     while True:
-        trainer.set_weights(_only(trainer, target, size))
+        trainer.made_up_weights(target, size)
         compared = policy.compare(policy.load_into_engine(trainer.adapter_sha256()), TARGET_TEXTS, TARGET_TOKENS, unsure=True)
-        trainer.set_weights({name: torch.zeros_like(weight) for name, weight in trainer.trainable.items()})
+        trainer.zero_weights()
         without = np.concatenate(trainer.score(list(compared.rows)))
         moved = float(np.abs(compared.trainer - without).mean())
         if moved >= 2 * SHOWN * policy.bound and compared.mismatch <= moved / SHOWN:
@@ -126,17 +125,6 @@ def _target(policy: VllmPolicy, target: str) -> dict[str, float]:
         f"vLLM's are {compared.mismatch:.2g} nats from that: vLLM ignores `{target}`, or uses it otherwise",
         hint=HINT,
     )
-
-
-def _only(trainer: LocalPolicy, target: str, size: float) -> dict[str, torch.Tensor]:
-    """Made-up weights in the modules named `target`, zeros elsewhere."""
-    generator = torch.Generator().manual_seed(13)
-    weights = {}
-    for name, weight in trainer.trainable.items():
-        weights[name] = torch.zeros_like(weight)
-        if f".{target}." in name:
-            weights[name] += torch.randn(weight.shape, generator=generator).to(weight) * size
-    return weights
 
 
 def _bounded(policy: VllmPolicy, compared: Compared, when: str) -> None:
@@ -207,13 +195,12 @@ def _log_ratios(
     trainer: LocalPolicy, request: SampleRequest, one: SampledTokens, values: SamplingValues
 ) -> tuple[dict[str, float], int]:
     """Log-likelihood ratio of the rollout under each alternative, and how many of its tokens the plan's values exclude."""
-    ids = torch.tensor([[*request.prompt_ids, *one.token_ids.tolist()]], device=trainer.device)
-    start = len(request.prompt_ids)
-    raw_TV = trainer.causal(input_ids=ids, use_cache=False).logits[0, start - 1 : -1].double()
-    tokens_T1 = ids[0, start:].unsqueeze(1)
+    ids, start = [*request.prompt_ids, *one.token_ids.tolist()], len(request.prompt_ids)
+    raw_TV = torch.from_numpy(trainer.logits(ids, start))
+    tokens_T1 = torch.tensor(ids[start:]).unsqueeze(1)
     seen_TV = torch.zeros_like(raw_TV, dtype=torch.bool)
     for place in range(len(seen_TV)):
-        seen_TV[place, ids[0, : start + place]] = True
+        seen_TV[place, ids[: start + place]] = True
     plan_TV = raw_TV / values.temperature
     left_out_TV = _left_out(plan_TV, values)
     plan_T = plan_TV.masked_fill(left_out_TV, -torch.inf).log_softmax(-1).gather(1, tokens_T1).squeeze(1)
@@ -238,12 +225,3 @@ def _left_out(logits_TV: torch.Tensor, values: SamplingValues) -> torch.Tensor:
         before_TV = share_TV.cumsum(-1) - share_TV
         left_out_TV = left_out_TV | torch.zeros_like(left_out_TV).scatter(1, order_TV, before_TV >= values.top_p)
     return left_out_TV
-
-
-@contextmanager
-def _weights_kept(trainer: LocalPolicy) -> Iterator[None]:
-    kept = {name: weight.detach().clone() for name, weight in trainer.trainable.items()}
-    try:
-        yield
-    finally:
-        trainer.set_weights(kept)

@@ -26,6 +26,7 @@ def test_each_engine_gets_gpus_of_its_own_and_the_trainers_comes_last():
     assert [one.devices for one in on_own_devices(settings(), 1, ["0", "1"], range(8))] == ["1"]
     assert [one.devices for one in on_own_devices(settings(), 2, ["0", "1", "2"], range(8))] == ["1", "2"]
     assert shared_with_trainer(2, 2, 4) and not shared_with_trainer(2, 2, 5)
+    assert shared_with_trainer(1, 4, 7, processes=4) and not shared_with_trainer(1, 4, 8, processes=4)
     assert shared_with_trainer(1, 1, 0)  # no GPU: all of it is on the CPU
 
 
