@@ -13,6 +13,8 @@ from ablation.audit.findings import Findings
 from ablation.audit.locked import LockedTree, file_sha256
 
 COMPLETED = ("stage_sampled", "stage_imported", "stage_reused")
+_STARTS = {"runner_started", "deviation", "cluster_joined", "model_loaded"}
+"""Events of a runner that has not sampled anything yet."""
 
 
 class History:
@@ -64,7 +66,7 @@ class History:
     def _was_cut_short(self, name: str, number: int) -> bool:
         """Whether a runner can have been killed after the event and before `stage.json`: nothing follows but new starts."""
         later = [record.get("event") for record in self.lines.records[number:]]
-        return set(later) <= {"runner_started", "deviation", "model_loaded"} and any((self.root / name).glob("part-*.parquet"))
+        return set(later) <= _STARTS and any((self.root / name).glob("part-*.parquet"))
 
     def check_updates(self) -> None:
         trained = {(record.get("arm"), record.get("update")): (number, record) for number, record in self.of("update_trained")}

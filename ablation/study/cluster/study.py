@@ -289,6 +289,8 @@ def open_cluster_study(
             f"--on: the run samples from {where}, which all workers would ask at one time",
             hint="Leave --on out: the work of such a run is done there, not here.",
         )
+    if machine.processes > 1:
+        raise UsageError("--on: an update in several processes (--processes) is of this machine; a worker trains in one")
     with joined(address, policy, machine, reporter.say) as cluster, run_session(locked, root, reporter) as (run, journal):
         study = ClusterStudy(locked, run, journal, reporter, machine, cluster)
         for deviation in study.deviations:
