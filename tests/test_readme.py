@@ -6,6 +6,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGES = [
     *("README.md", "plans/README.md", "runs/README.md", "runs/records/smollm2/README.md"),
+    *("plans/hardware.md", "plans/tessera.md"),
     "runs/records/smollm2-vllm/README.md",
     *("ablation/assets/README.md", "ablation/training/weightings/README.md", "ablation/policy/vllm/README.md"),
 ]

@@ -17,6 +17,8 @@ Step = Callable[[float, float], float]
 """(rollouts in the batch, tokens of context of each) -> seconds of one decoding step."""
 GRID = 512
 """Pieces that the lengths of a stage are divided into."""
+NEVER = 28.0
+"""exp(-28) is 7e-13: no rollout is so many scales longer than the longest is expected to be."""
 BACKWARD_ATTENTION = 2.5
 """Operations of attention in a backward pass against those forward: scores are computed again, then four products for two."""
 
@@ -129,13 +131,12 @@ def decode(rollouts: int, lengths: Lengths, slots: int, prompt: int, step: Step)
         return 0.0
     slots = max(1, min(slots, rollouts))
     full = (rollouts - slots) * lengths.mean / slots * step(slots, prompt + lengths.context)
-    width, seconds = lengths.cap / GRID, 0.0
+    last = lengths.cap if math.isinf(lengths.tau) else min(lengths.cap, lengths.tau * (math.log(slots) + NEVER))
+    width, seconds = last / GRID, 0.0
     for place in range(GRID):
         token = (place + 0.5) * width
         alive = lengths.alive(token)
         some = -math.expm1(slots * math.log1p(-alive)) if alive < 1 else 1.0
-        if some < 1e-12:
-            break
         seconds += width * some * step(slots * alive / some, prompt + token)
     return full + seconds
 

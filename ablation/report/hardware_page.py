@@ -188,7 +188,7 @@ def _memory(found: OnHardware) -> tuple[str, RenderableType, RenderableType]:
     trainer, sampler = found.trainer_side, found.sampling_side
     names = list(dict.fromkeys((*trainer.parts, *sampler.parts)))
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False)
-    table.add_column("GB")
+    table.add_column("GB", overflow="fold")
     for title in ("trainer", "sampler"):
         table.add_column(title, justify="right")
     for name in names:
@@ -230,7 +230,7 @@ def _table(found: OnHardware, rows: list[Row]) -> Table:
     """A line for each part and their sum: in the mean, and at most."""
     service, priced, several = found.hardware.service, found.plan.prices is not None, found.mean is not None
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    table.add_column("part")
+    table.add_column("part", overflow="fold")
     if service:
         table.add_column("M tokens at most", justify="right")
     for title in ("in the mean", "at most") if several else ("at most",):
