@@ -9,6 +9,7 @@ PAGES = [
     *("plans/hardware.md", "plans/tessera.md"),
     "runs/records/smollm2-vllm/README.md",
     *("ablation/assets/README.md", "ablation/training/weightings/README.md", "ablation/policy/vllm/README.md"),
+    "ablation/merge/README.md",
 ]
 
 
@@ -30,8 +31,9 @@ def test_every_command_that_is_shown_exists(page):
         words = line.split("#")[0].split()[1:]
         command = root
         while words and hasattr(command, "commands") and not words[0].startswith("-"):
-            if words[0] not in command.commands and words[0].isupper() and hasattr(command, "default"):
-                command = command.commands[command.default]  # an argument of the group itself, as in `audit PATH`
+            argument = words[0].isupper() or "@" in words[0]  # of the group itself, as in `audit PATH` and `merge start@0`
+            if words[0] not in command.commands and argument and hasattr(command, "default"):
+                command = command.commands[command.default]
                 break
             assert words[0] in command.commands, f"{page}: {line}"
             command = command.commands[words.pop(0)]

@@ -7,7 +7,7 @@ as often.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from ablation.errors import UsageError
 from ablation.plan.model import Plan
-from ablation.policy.base import SampledTokens, SampleRequest
+from ablation.policy.base import SampledTokens, SampleRequest, ScoreRow
 from ablation.policy.decoding import Decoding
 from ablation.problems.agent_states import AgentState
 from ablation.problems.call_format import refuse_unread_calls
@@ -36,9 +36,13 @@ CHECKS = {
     "no_loop": "no repetition loop",
     "tool_call": "the tool is called, and the call fits its schema",
     "finite": "every logprob is finite",
+    "alike": "rollouts of the model that it was made of are as likely to it",
 }
 PASS, FAIL, NEITHER, NOT_ASKED = "pass", "FAIL", "the others do not either", "not asked"
 BROKEN = "merge_broken"
+APART = 1.0
+"""Nats per token by which a rollout may be less likely to a model than to the one that it was made of: a coarse quantisation
+costs a tenth of that, a broken matrix several times as much."""
 PROBLEMS, SAMPLES = 2, 2
 """Problems at each effort, and rollouts of each prompt."""
 _SCHEMA = {
@@ -56,7 +60,9 @@ STATE = AgentState(
 
 
 class Samples(Protocol):
-    """A model that can be sampled from."""
+    """A model that can be sampled from, and scores given tokens."""
+
+    def score(self, rows: Sequence[ScoreRow]) -> list[np.ndarray]: ...
 
     def sample(self, requests: list[SampleRequest], decoding: Decoding) -> list[SampledTokens]: ...
 
@@ -136,9 +142,24 @@ def make_prompts(plan: Plan, problems: Mapping[str, Problem], tokenizer: Any, se
     return Prompts(tuple(asked), without, ids, seed, decoding)
 
 
-def look_at(model: Samples, prompts: Prompts, tokenizer: Any, plan: Plan) -> dict[str, Any]:
-    """Sample every prompt; for each check how many of how many rollouts hold it, and what the rollouts were like."""
-    sampled = model.sample(prompts.requests(), prompts.decoding)
+@dataclass(frozen=True)
+class Look:
+    """What a model did."""
+
+    counts: dict[str, dict[str, int]]
+    """Check -> `holds` of how many (`of`) rollouts."""
+    like: dict[str, Any]
+    """What the rollouts were like."""
+    rows: list[ScoreRow]
+    logprobs: list[np.ndarray]
+    """Of each rollout, raw, as they were sampled."""
+
+
+def look_at(model: Samples, prompts: Prompts, tokenizer: Any, plan: Plan, made_of: Look | None = None) -> Look:
+    """Sample every prompt, and count of how many rollouts each check holds. `made_of`: the same of the model that this one should
+    be: its rollouts are scored, too."""
+    requests = prompts.requests()
+    sampled = model.sample(requests, prompts.decoding)
     counts = {name: [0, 0] for name in CHECKS}
 
     def count(name: str, holds: bool) -> None:
@@ -161,12 +182,23 @@ def look_at(model: Samples, prompts: Prompts, tokenizer: Any, plan: Plan) -> dic
             count("tool_call", judge_turn(answer, STATE).verdict == "valid")
         count("finite", bool(np.isfinite(one.logprobs).all()))
         lengths.append(len(one.token_ids))
-    return {
-        "counts": {name: {"holds": holds, "of": of} for name, (holds, of) in counts.items()},
-        "thinking_cjk_share": float(np.median(cjk_share(thinking))) if thinking else None,
-        "mean_tokens": float(np.mean(lengths)),
-        "truncated": sum(one.finish_reason == "length" for one in sampled),
-    }
+    apart = None
+    if made_of is not None:
+        told = [float((theirs - own).mean()) for theirs, own in zip(made_of.logprobs, model.score(made_of.rows), strict=True)]
+        for one in told:
+            count("alike", one <= APART)
+        apart = float(np.mean(told)) if np.isfinite(told).all() else None
+    return Look(
+        {name: {"holds": holds, "of": of} for name, (holds, of) in counts.items()},
+        {
+            "thinking_cjk_share": float(np.median(cjk_share(thinking))) if thinking else None,
+            "mean_tokens": float(np.mean(lengths)),
+            "truncated": sum(one.finish_reason == "length" for one in sampled),
+            "less_likely": apart,
+        },
+        [ScoreRow(request.prompt_ids, one.token_ids) for request, one in zip(requests, sampled, strict=True)],
+        [one.logprobs.astype(np.float64) for one in sampled],
+    )
 
 
 def _texts(one: SampledTokens, prompt: Prompt, ids: TokenIds, tokenizer: Any) -> tuple[str, str, Any]:
@@ -189,8 +221,8 @@ def judge(
     """
     found: dict[str, Any] = {}
     for name, words in CHECKS.items():
-        count = own["counts"][name]
-        others = {one: content["counts"][name] for one, content in references.items()}
+        count = own.counts[name]
+        others = {one: look.counts[name] for one, look in references.items()}
         found[name] = {"words": words, "own": count, "references": others, "result": _result(name, count, others)}
     found["prompts"] = {
         "words": "tokenizer and chat template give the same prompt ids",
@@ -199,14 +231,15 @@ def judge(
         "result": NOT_ASKED if same_prompts is None else PASS if same_prompts else FAIL,
     }
     failed = [name for name, one in found.items() if one["result"] == FAIL]
-    like = ("thinking_cjk_share", "mean_tokens", "truncated")
-    looks = {who: {name: look[name] for name in like} for who, look in {"own": own, **references}.items()}
+    looks = {who: look.like for who, look in {"own": own, **references}.items()}
     return {"checks": found, "looks": looks, "failed": failed, "passed": not failed}
 
 
 def _result(name: str, own: Mapping[str, int], others: Mapping[str, Mapping[str, int]]) -> str:
     if name == "finite":
         return PASS if own["holds"] == own["of"] else FAIL
+    if name == "alike":  # the others are not made of each other
+        return NOT_ASKED if not own["of"] else PASS if 2 * own["holds"] > own["of"] else FAIL
     if not own["of"] and (name == "script" or not any(one["of"] for one in others.values())):
         return NOT_ASKED  # of answers that are not there `answers` tells
     able = [one["holds"] / one["of"] for one in others.values() if one["of"] and 2 * one["holds"] >= one["of"]]

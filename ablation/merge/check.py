@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ablation.errors import IntegrityError, UsageError
+from ablation.errors import EngineFailed, IntegrityError, UsageError
 from ablation.files import parse_json
 from ablation.merge.base_files import configs
-from ablation.merge.breakage import Prompts, judge, look_at, make_prompts, prompts_alike
+from ablation.merge.breakage import Look, Prompts, Samples, judge, look_at, make_prompts, prompts_alike
 from ablation.merge.engines import InVllm, vllm_is_here
-from ablation.merge.model import Loaded
+from ablation.merge.model import UNUSABLE, Loaded, first_line
 from ablation.merge.run import RECORD, TRANSFORMERS, VLLM, longest_of
 from ablation.plan.lock import LockedPlan
 from ablation.plan.model_files import BASE_CONFIG
-from ablation.policy.loading import load_tokenizer
+from ablation.policy.loading import DTYPES, load_tokenizer
 from ablation.problems.problem import Problem
 
 GGUF = ".gguf"
@@ -89,7 +89,9 @@ def check_model(
         finally:
             loaded.close()
     say(f"sampling {found.path} ({found.format})")
-    own, used = _look(locked, found, prompts, tokenizer, engine)
+    own, used = _look(
+        locked, base, found, engine, lambda model: look_at(model, prompts, tokenizer, plan, references.get("beside")), prompts
+    )
     same = None
     if found.gguf is None:
         if not any((found.folder / name).is_file() for name in _TOKENIZERS):
@@ -109,31 +111,33 @@ def _check_plan(locked: LockedPlan, folder: Path) -> None:
         raise IntegrityError(f"{folder}: was merged under another plan ({str(digest)[:12]}), not {locked.digest[:12]}")
 
 
-def _look(locked: LockedPlan, found: Found, prompts: Prompts, tokenizer: Any, engine: str) -> tuple[dict[str, Any], str]:
+def _look(
+    locked: LockedPlan, base: Path, found: Found, engine: str, look: Callable[[Samples], Look], prompts: Prompts
+) -> tuple[Look, str]:
     """(what the model did, what loaded it): transformers, and where that does not take it vLLM; or the engine asked for."""
     plan, reasons = locked.plan, []
     if engine != VLLM:
         try:
-            loaded = Loaded(found.folder, plan.model.dtype, gguf=found.gguf)
-        except UsageError as error:
-            if engine == TRANSFORMERS:
-                raise
-            reasons.append(f"transformers: {error.message}")
-        else:
+            loaded = Loaded(found.folder, plan.model.dtype, gguf=(found.gguf, base) if found.gguf else None)
             try:
-                return look_at(loaded, prompts, tokenizer, plan), TRANSFORMERS
+                return look(loaded), TRANSFORMERS
             finally:
                 loaded.close()
-    if not vllm_is_here():
-        reasons.append("vLLM: is not installed here")
-    else:
-        try:
-            in_vllm = InVllm(found.path if found.gguf else found.folder, plan, longest_of([], prompts))
         except UsageError as error:
-            reasons.append(f"vLLM: {error.message}")
-        else:
+            reasons.append(f"transformers: {error.message}")
+        except UNUSABLE as error:  # it took the folder, and its layers do not work here
+            reasons.append(f"transformers: does not compute with it: {first_line(error)}")
+    if engine != TRANSFORMERS and not vllm_is_here():
+        reasons.append("vLLM: is not installed here")
+    elif engine != TRANSFORMERS:
+        plain = found.format in DTYPES
+        try:
+            at = found.path if found.gguf else found.folder
+            in_vllm = InVllm(at, plan, longest_of([], prompts), plan.model.dtype if plain else "auto")
             try:
-                return look_at(in_vllm, prompts, tokenizer, plan), f"{VLLM} {in_vllm.version}"
+                return look(in_vllm), f"{VLLM} {in_vllm.version}"
             finally:
                 in_vllm.close()
+        except (UsageError, EngineFailed) as error:
+            reasons.append(f"vLLM: {error.message}")
     raise UsageError("\n".join([f"{found.path}: nothing here loads it", *reasons]), hint="Nothing was checked.")

@@ -31,7 +31,7 @@ class InVllm:
     """One model folder in vLLM's engine, in a process of its own, without any adapter. `close` ends it."""
 
     def __init__(self, folder: Path, plan: Plan, longest: int, dtype: str | None = None) -> None:
-        """`longest`: tokens of a prompt and what follows it. `dtype`: of the plan, or as vLLM takes the folder (`auto`).
+        """`longest`: tokens of a prompt and what follows it. `dtype`: left out, the plan's; `auto`: that of the folder's config.
 
         Raises `UsageError` with vLLM's reason if it does not take the folder.
         """

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from peft import PeftModel
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
 from ablation.errors import UsageError
@@ -29,17 +29,25 @@ UNUSABLE = (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeErr
 transformers_logging.disable_progress_bar()
 
 
+def first_line(error: Exception) -> str:
+    """The first line of what it says."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
 class Loaded:
     """One model in memory. `close` lets go of it."""
 
-    def __init__(self, folder: Path, dtype: str, adapter: Path | None = None, gguf: str | None = None) -> None:
-        """`dtype`: of the plan. `gguf`: the file in `folder` that has the weights, which are made whole again.
+    def __init__(self, folder: Path, dtype: str, adapter: Path | None = None, gguf: tuple[str, Path] | None = None) -> None:
+        """`dtype`: of the plan. `gguf`: the file in `folder` that has the weights, which are made whole again, and the base's
+        folder, whose config it has: what transformers reads of a GGUF file's own lacks fields of some models.
 
         Raises `UsageError` if the folder cannot be loaded, or a weight is not in its files.
         """
-        options: dict[str, Any] = {} if gguf is None else {"gguf_file": gguf}
         transformers_logging.set_verbosity_error()
         try:
+            options: dict[str, Any] = {}
+            if gguf is not None:
+                options = {"gguf_file": gguf[0], "config": AutoConfig.from_pretrained(gguf[1], local_files_only=True)}
             causal, loaded = AutoModelForCausalLM.from_pretrained(
                 folder,
                 dtype=DTYPES[dtype],
@@ -50,11 +58,12 @@ class Loaded:
             )
             self.model: Any = causal if adapter is None else PeftModel.from_pretrained(causal, str(adapter))
         except UNUSABLE as error:
-            reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-            raise UsageError(f"{folder if adapter is None else adapter}: cannot be loaded: {reason}") from error
+            raise UsageError(f"{folder if adapter is None else adapter}: cannot be loaded: {first_line(error)}") from error
         lost = sorted(map(str, [*loaded["missing_keys"], *loaded["mismatched_keys"]]))
         if lost:
             raise UsageError(f"{folder}: {len(lost)} weights are not in its files, for instance {lost[0]}")
+        if getattr(causal.config, "quantization_config", None) is not None and getattr(causal, "hf_quantizer", None) is None:
+            raise UsageError(f"{folder}: cannot be loaded: transformers does not know its quantisation")
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.model.to(self.device).eval()
         self.causal = causal

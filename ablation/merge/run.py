@@ -15,7 +15,7 @@ import numpy as np
 from ablation.errors import GateError, UsageError
 from ablation.files import MARKER, TEMPORARY_PREFIX, DiskError, folder_is_complete, parse_json, write_folder, write_json
 from ablation.merge.base_files import BaseFiles, read_base
-from ablation.merge.breakage import BROKEN, Prompts, Samples, failed_in_words, judge, look_at, make_prompts, prompts_alike
+from ablation.merge.breakage import BROKEN, Look, Prompts, Samples, failed_in_words, judge, look_at, make_prompts, prompts_alike
 from ablation.merge.engines import LEFT_OUT, NOT_INSTALLED, InVllm, vllm_is_here
 from ablation.merge.model import Loaded
 from ablation.merge.numbers import REASONS, Numbers, difference, flat
@@ -123,7 +123,7 @@ class _Job:
         self.problems = training_problems(source)
         self.prompts = make_prompts(self.plan, self.problems, self.tokenizer, settings.seed, settings.longest)
         self.scored: dict[str, np.ndarray] = {}
-        self.looks: dict[str, dict[str, Any]] = {}
+        self.looks: dict[str, Look] = {}
 
     def unmerged(self) -> None:
         """Base, base plus adapter and base plus starting adapter, by peft on one base."""
@@ -155,7 +155,7 @@ class _Job:
             if not record["check"]["passed"]:
                 code = record["check"]["reason"]
                 raise MergeRefused(code, REASONS[code], record)
-            own = self._look(merged)
+            own = self._look(merged, self.looks["adapter"])
         finally:
             merged.close()
         same = prompts_alike(self.plan, self.problems, self.prompts, load_tokenizer(folder))
@@ -163,8 +163,8 @@ class _Job:
         self._refuse_broken(record["breakage"], record)
         record["engines"] = self._engines(folder, record)
 
-    def _look(self, model: Samples) -> dict[str, Any]:
-        return look_at(model, self.prompts, self.tokenizer, self.plan)
+    def _look(self, model: Samples, made_of: Look | None = None) -> Look:
+        return look_at(model, self.prompts, self.tokenizer, self.plan, made_of)
 
     def _refuse_broken(self, found: dict[str, Any], record: dict[str, Any]) -> None:
         if not found["passed"]:
@@ -193,7 +193,7 @@ class _Job:
         except UsageError as error:
             raise MergeRefused(BROKEN, f"vLLM takes the base and not the merged folder: {error.message}", record) from None
         try:
-            merged, look = flat(in_vllm.score(self.texts.rows)), self._look(in_vllm)
+            merged, look = flat(in_vllm.score(self.texts.rows)), self._look(in_vllm, self.looks["adapter"])
         finally:
             in_vllm.close()
         found = judge(look, self.looks)

@@ -65,6 +65,10 @@ def breakage_lines(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"no tool was asked for: {without}"
 
 
+def _count(count: Mapping[str, int] | None) -> str:
+    return "-" if not count or not count["of"] else f"{count['holds']}/{count['of']}"
+
+
 def _both(one: Mapping[str, Any]) -> tuple[str, str]:
     return _nats(one), _nats(one, "p99_absolute")
 

@@ -279,7 +279,7 @@ def _breakage(record: Mapping[str, Any]) -> Iterator[str]:
     yield from ("", "| check | merged | adapter | base | result |", "|---|---:|---:|---:|---|")
     for one in found["checks"].values():
         counts = [one["own"], *(one["references"].get(who) for who in ("adapter", "base"))]
-        cells = " | ".join("" if count is None else f"{count['holds']} of {count['of']}" for count in counts)
+        cells = " | ".join(f"{count['holds']} of {count['of']}" if count and count["of"] else "-" for count in counts)
         yield f"| {escaped(one['words'])} | {cells} | {escaped(one['result'])} |"
     if looked["without_tools"]:
         yield from ("", f"No tool was asked for: {escaped(looked['without_tools'])}.")

@@ -1,9 +1,23 @@
 """What rollouts are counted as, with a model that says what a test tells it to; real models are in `test_run` and `test_check`."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from ablation.merge.breakage import CHECKS, FAIL, NEITHER, NOT_ASKED, PASS, STATE, failed_in_words, judge, look_at, make_prompts
+from ablation.merge.breakage import (
+    CHECKS,
+    FAIL,
+    NEITHER,
+    NOT_ASKED,
+    PASS,
+    STATE,
+    Look,
+    failed_in_words,
+    judge,
+    look_at,
+    make_prompts,
+)
 from ablation.plan.load import load_plan
 from ablation.policy.base import SampledTokens
 from ablation.problems.problem import load_problems
@@ -54,6 +68,9 @@ class Scripted:
         self.tool_prompts = {tuple(one.prompt.ids) for one in prompts.asked if one.tool}
         self.texts, self.tokenizer, self.logprob = (plain, tool), tokenizer, logprob
 
+    def score(self, rows):
+        return [np.full(len(row.token_ids), self.logprob) for row in rows]
+
     def sample(self, requests, decoding):
         assert len({one.seed for one in requests}) == len(requests)
         return [self._one(self.texts[one.prompt_ids in self.tool_prompts]) for one in requests]
@@ -78,14 +95,14 @@ CALL = '<tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}</tool
 WHOLE = "some thinking</think>The answer is 7.<|end|>"
 
 
-def looked(plan, problems, plain=WHOLE, tool=f"ok</think>{CALL}<|end|>", template=WITH_TOOLS, **options):
+def looked(plan, problems, plain=WHOLE, tool=f"ok</think>{CALL}<|end|>", template=WITH_TOOLS, made_of=None, **options):
     tokenizer = Words(template)
     prompts = make_prompts(plan, problems, tokenizer, 1, 4096)
-    return look_at(Scripted(prompts, tokenizer, plain, tool, **options), prompts, tokenizer, plan)
+    return look_at(Scripted(prompts, tokenizer, plain, tool, **options), prompts, tokenizer, plan, made_of)
 
 
 def held(found) -> dict[str, tuple[int, int]]:
-    return {name: (one["holds"], one["of"]) for name, one in found["counts"].items()}
+    return {name: (one["holds"], one["of"]) for name, one in found.counts.items()}
 
 
 def test_prompts_of_each_effort_and_a_tool_where_the_template_takes_one(plan, problems):
@@ -117,6 +134,7 @@ def test_a_whole_model(plan, problems):
         "no_loop": (18, 18),
         "tool_call": (6, 6),
         "finite": (18, 18),
+        "alike": (0, 0),
     }
     assert judge(found, {"base": found})["passed"]
 
@@ -158,8 +176,8 @@ def test_a_logprob_that_is_not_finite_fails_whatever_the_others_do(plan, problem
 def test_more_than_half_as_often_as_the_best_reference(plan, problems, holds, best, result):
     whole = looked(plan, problems)
 
-    def with_count(count: int) -> dict:
-        return whole | {"counts": whole["counts"] | {"no_loop": {"holds": count, "of": 12}}}
+    def with_count(count: int) -> Look:
+        return replace(whole, counts=whole.counts | {"no_loop": {"holds": count, "of": 12}})
 
     found = judge(with_count(holds), {"base": with_count(best), "adapter": with_count(1)})
     assert found["checks"]["no_loop"]["result"] == result
@@ -169,3 +187,14 @@ def test_more_than_half_as_often_as_the_best_reference(plan, problems, holds, be
 def test_another_tokenizer(plan, problems, same, result):
     found = looked(plan, problems)
     assert judge(found, {"base": found}, same_prompts=same)["checks"]["prompts"]["result"] == result
+
+
+@pytest.mark.parametrize(("logprob", "result"), [(-1.0, PASS), (-1.9, PASS), (-2.1, FAIL), (float("nan"), FAIL)])
+def test_rollouts_of_the_model_that_it_was_made_of(plan, problems, logprob, result):
+    whole = looked(plan, problems)
+    own = looked(plan, problems, made_of=whole, logprob=logprob)
+    found = judge(own, {"base": whole, "adapter": whole})
+    assert found["checks"]["alike"]["result"] == result
+    assert found["checks"]["alike"]["own"] == {"holds": 18 if result == PASS else 0, "of": 18}
+    less = found["looks"]["own"]["less_likely"]
+    assert less is None if np.isnan(logprob) else less == pytest.approx(-1 - logprob)
