@@ -12,6 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from ablation.plan.prices import KINDS as KINDS_OF_TOKENS
 from ablation.plan.prices import SERVICES, Bill, Held, Prices, Tokens, bill_devices, bill_tokens, exact
 from ablation.rollouts.store import stage_info, stage_is_complete, stage_tokens
 
@@ -132,13 +133,14 @@ class Money:
 def run_cost(events: Sequence[dict[str, Any]], services: Mapping[str, str] | None = None) -> RunCost:
     """What the events of a journal say that the run took. `services`: the stages of a training service, see `services_of`."""
     kinds: dict[str, Spent] = {}
-    device, at_service = Device("a device that the journal does not name"), 0.0
+    last, at_service = Device("a device that the journal does not name"), 0.0
+    of_worker: dict[str, Device] = {}
     imported, reused, held = Spent(), 0, dict[Device, Decimal]()
     by_command = {stage_of_event(event) for event in events if event.get("event") == "command_ended"}
     for event in events:
         name = event.get("event")
         if name == "model_loaded":
-            device = device_of(event.get("environment") or {})
+            last = of_worker[str(event.get("worker"))] = device_of(event.get("environment") or {})
         elif name == "stage_imported":
             _add(imported, event)
         elif name == "stage_reused":
@@ -151,7 +153,8 @@ def run_cost(events: Sequence[dict[str, Any]], services: Mapping[str, str] | Non
             seconds = event.get("seconds") or 0
             if name != "command_ended" and stage_of_event(event) in (services or {}):
                 at_service += float(seconds)
-            else:
+            else:  # on a cluster several workers tell of theirs in turn
+                device = of_worker.get(str(event.get("worker")), last)
                 held[device] = held.get(device, Decimal(0)) + exact(seconds)
     ordered = {kind: kinds[kind] for kind in KINDS if kind in kinds}
     times = [str(event["time"]) for event in events if "time" in event]
@@ -168,6 +171,8 @@ def run_money(prices: Prices | None, found: RunCost, events: Sequence[dict[str, 
     for prompts, sampled in of_stage.values():
         tokens += Tokens(prefill=prompts, sample=sampled)
     for event in events:
+        if event.get("event") == "model_loaded":
+            tokens += _preflight(event)
         if event.get("event") != "update_trained" or (stage := stage_of_event(event)) not in services:
             continue
         trained = event.get("trained_tokens")
@@ -176,6 +181,19 @@ def run_money(prices: Prices | None, found: RunCost, events: Sequence[dict[str, 
         tokens += Tokens(prefill=int(event.get("scored_tokens") or 0), train=int(trained))
     held = [Held(device.words, seconds * device.count, device.accelerator) for device, seconds in found.held.items() if seconds]
     return Money(bill_tokens(prices, tokens) + bill_devices(prices, held), tokens, upper, found.imported.rollouts)
+
+
+def _preflight(event: Mapping[str, Any]) -> Tokens:
+    """What a service was asked for before the run, as its journal says; nothing where it says nothing."""
+    told = event.get("preflight")
+    counts = told.get("tokens") if isinstance(told, dict) else None
+    if (
+        not isinstance(counts, dict)
+        or set(counts) != set(KINDS_OF_TOKENS)
+        or any(type(one) is not int for one in counts.values())
+    ):
+        return Tokens()
+    return Tokens(**counts)
 
 
 def services_of(root: Path | None, events: Sequence[dict[str, Any]]) -> dict[str, str]:

@@ -99,6 +99,29 @@ def test_an_update_that_does_not_say_how_much_it_trained_on_is_counted_whole(ser
     assert found.tokens.train == 96 + 420 and found.upper == 1
 
 
+def test_the_preflight_of_a_service_is_paid_for(service):
+    root, events = service
+    events[0] = {**LOADED, "preflight": {"tokens": {"prefill": 10, "sample": 20, "train": 30}}}
+    assert money_of(events, root).tokens == Tokens(1234, 860, 530)
+    for odd in ({"tokens": 7}, {"tokens": {"prefill": 10}}, {"tokens": {"prefill": 1, "sample": "2", "train": 3}}, "none"):
+        events[0] = {**LOADED, "preflight": odd}
+        assert money_of(events, root).tokens == Tokens(1224, 840, 500)
+
+
+def test_workers_of_a_cluster_have_their_own_devices():
+    """Two workers tell in turn: 100 s on two GPUs of one kind, 60 s on one of another."""
+    loaded = {"event": "model_loaded", "environment": {"accelerator": "NVIDIA H200", "accelerators": 2}, "worker": "a:1"}
+    other = {"event": "model_loaded", "environment": {"accelerator": "NVIDIA A10", "accelerators": 1}, "worker": "b:2"}
+    events = [
+        loaded,
+        other,
+        {"event": "stage_sampled", "stage": "main/C/update-1", "seconds": 70, "worker": "a:1"},
+        {"event": "stage_sampled", "stage": "main/N/update-1", "seconds": 60, "worker": "b:2"},
+        {"event": "update_trained", "arm": "main/C", "update": 1, "seconds": 30, "worker": "a:1"},
+    ]
+    assert run_cost(events).devices == {"2 x NVIDIA H200": 100.0, "NVIDIA A10": 60.0}
+
+
 def test_an_event_whose_stage_is_not_there_or_is_elsewhere_is_not_looked_for(service):
     root, events = service
     away = root.parent / "away"
