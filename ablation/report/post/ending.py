@@ -226,8 +226,8 @@ def _money(study: Study, found: Money) -> list[Block]:
         notes.append(f"The plan has no price for {', '.join(found.bill.unpriced)}: not counted.")
     if found.tokens:
         notes.append(
-            "prefill: the prompt of every rollout that is there, and what was scored alone. train: prompts included. All with the "
-            "preflight's. Storage and work that was lost with a killed runner are not counted."
+            "prefill: the prompt of every rollout that is there, and what was scored alone. train: prompts included. All with "
+            "the preflight's. Storage and work that was lost with a killed runner are not counted."
         )
     if found.upper:
         notes.append(f"{found.upper:,} updates do not say how many tokens were trained on; all of their rollouts are counted.")
