@@ -53,9 +53,9 @@ def this_device(gpus: int) -> Device:
     return Device(name, "cuda" if gpus else "cpu", free, None if host is None else host[1])
 
 
-def choose_turns(plan: Plan, estimate: Estimate, device: Device, asked: str) -> Chosen:
+def choose_turns(plan: Plan, estimate: Estimate, device: Device, asked: str, processes: int = 1) -> Chosen:
     """What was asked for, or with `auto` the quickest that fits. Raises `UsageError` for what cannot be, naming the field;
-    `TooSmall` if that is this machine's memory.
+    `TooSmall` if that is this machine's memory. `processes`: over how many the trainer is divided.
     """
     vllm = plan.policy.vllm
     assert vllm is not None
@@ -72,6 +72,15 @@ def choose_turns(plan: Plan, estimate: Estimate, device: Device, asked: str) -> 
         )
     free = device.free
     together, in_turns = estimate.together, estimate.in_turns
+    if processes > 1 and device.kind == "cuda":
+        # Aside, the trainer would still score a few tokens, in host memory, where its processes have no way to each other.
+        if asked not in ("auto", "together"):
+            raise UsageError(
+                f"--turns {asked}: a trainer that is divided over GPUs stays on them",
+                hint="Leave GPUs to the engine that the trainer does not use, or have both in memory: `--turns together`.",
+            )
+        _refuse(estimate, together, device, True)
+        return Chosen("together", "the trainer is divided over GPUs, and stays on them")
     if asked != "auto":
         _refuse(estimate, together if asked == "together" else in_turns, device, asked == "together")
         return Chosen(asked, "asked for")  # type: ignore[arg-type]

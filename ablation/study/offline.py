@@ -46,7 +46,7 @@ class Offline:
         longest = max(len(prompt) for prompt in prompts)
         self.settings = engine_settings_here(engine_settings(plan, base), vllm.replicas)
         self.estimate = estimate(plan, config, longest, self.device.kind, here, machine.processes)
-        self.chosen = choose_turns(plan, self.estimate, self.device, machine.turns)
+        self.chosen = choose_turns(plan, self.estimate, self.device, machine.turns, machine.processes)
         self._reporter = reporter
         if self.chosen.mode == "sleep":
             self.settings = [replace(one, sleep=True) for one in self.settings]

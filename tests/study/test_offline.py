@@ -67,3 +67,16 @@ def test_on_gpus_an_engine_can_be_put_to_sleep_and_the_trainer_keeps_the_first_o
     two = offline(replicas=2)
     assert [settings.devices for settings in two.settings] == ["1", "2"]
     assert two.estimate.engines_here == 0 and two.chosen.why == "the engine has GPUs of its own"
+
+
+def test_a_trainer_that_is_divided_over_gpus_stays_on_them(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(devices, "gpu_count", lambda: 4)
+    beside = offline(processes=3)
+    assert (beside.chosen.mode, beside.estimate.engines_here) == ("together", 0)
+    assert beside.settings[0].devices == "3"
+    shared = offline(processes=4)
+    assert (shared.chosen.mode, shared.estimate.engines_here) == ("together", 1)
+    with pytest.raises(UsageError, match="--turns sleep: a trainer that is divided over GPUs stays on them"):
+        offline(asked="sleep", processes=4)
+    assert offline(asked="sleep").chosen.mode == "sleep"

@@ -222,5 +222,10 @@ def work(rank: int, folder: Path) -> None:
             seen = life(policy, own, case)
             if rank == 0:
                 torch.save(seen, own / "seen.pt")
+        policy = RankPolicy(*arguments(Case(), folder), torch.float64, mesh=mesh, control=control)
+        policy.update(make_rows(0), RATE)  # after one step the first moment is a share of the gradient
+        saved = folder / f"{count}" / "float64"
+        saved.mkdir(exist_ok=True)
+        policy.save(saved)
     dist.barrier()
     os._exit(0)

@@ -5,13 +5,16 @@ import math
 import numpy as np
 import pytest
 import torch
+from peft import PeftModel
 from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
 
 from ablation.policy.local import LocalPolicy
 
 from .conftest import seen_by
-from .scenario import CASES, COUNTS, RATE, STEPS, arguments, make_rows
+from .scenario import CASES, COUNTS, RATE, STEPS, Case, arguments, make_rows
 
+pytestmark = pytest.mark.slow
 BOTH = [(count, name) for count in COUNTS for name, case in CASES.items() if count > 1 or case.whole]
 WHOLE = [(count, name) for count, name in BOTH if CASES[name].whole]
 every = pytest.mark.parametrize(("count", "case"), BOTH)
@@ -112,3 +115,22 @@ def test_a_single_process_goes_on_from_the_checkpoint(lives, case, count):
     policy.load(lives / str(count) / case / "saved")
     assert policy.adapter_sha256() == seen_by(lives, count, case)["saved"]
     assert policy.update(make_rows(9), RATE).stepped
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_the_gradient_is_the_sum_over_all_rows_by_autograd_alone(lives, count):
+    """One row at a time, in float64, through the model's own forward pass: no packing, no processes, no average."""
+    plan, base, adapter, *_ = arguments(Case(), lives)
+    model = PeftModel.from_pretrained(
+        AutoModelForCausalLM.from_pretrained(base, dtype=torch.float64), str(adapter), is_trainable=True
+    ).eval()
+    for row in make_rows(0):
+        ids = torch.tensor([[*row.prompt_ids, *row.token_ids]])
+        logprobs = model(input_ids=ids).logits[0, len(row.prompt_ids) - 1 : -1].log_softmax(-1)
+        ratio = (logprobs.gather(1, ids[0, len(row.prompt_ids) :, None])[:, 0] - torch.from_numpy(row.sampler_logprobs)).exp()
+        (-(torch.from_numpy(row.weights) * ratio).sum()).backward()
+    by_hand = {name: weight.grad for name, weight in model.named_parameters() if weight.requires_grad}
+    stored = load_file(lives / str(count) / "float64" / "optimizer.safetensors")
+    share = 1 - plan.training.optimizer.beta1  # of the gradient in the first moment, after one step
+    found = {name: stored[f"exp_avg/{name}"] / share for name in by_hand}
+    assert relative(found, by_hand) < 1e-6  # transformers rounds its norms to float32

@@ -32,6 +32,9 @@ if __name__ == "__main__":
 """
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def models(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("models")
