@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ablation.plan.cost import update_sizes
+from ablation.plan.cost import base_bytes, update_sizes
 from ablation.plan.model import Plan
 
 BYTES = {"float32": 4, "bfloat16": 2}
@@ -190,3 +190,26 @@ def engine_activations(plan: Plan, shape: Shape, longest: int) -> int:
     tokens = min(max(vllm.batch_tokens, longest), vllm.sequences * longest)
     layer = BYTES[plan.model.dtype] * (4 * shape.hidden + 3 * shape.inside)
     return tokens * layer + vllm.sequences * shape.vocabulary * 4 * 4
+
+
+def trainer_parts(plan: Plan, shape: Shape, longest: int, device: str, processes: int = 1) -> dict[str, int]:
+    """What training takes of one device, by purpose.
+
+    Several processes each hold a part of base and adapter, and beside it what is gathered at one time: two layers, or the
+    embedding or the head. The tied weight of those two is held twice then.
+    """
+    size, weights = BYTES[plan.model.dtype], base_bytes(plan)
+    # Adapter: weights, the start's, gradient, two moments, and what a step that fails goes back to.
+    adapter = 8 * 4 * adapter_parameters(plan, shape)
+    activations, process = trainer_activations(plan, shape, longest, device), TRAINER_PROCESS[device]
+    if processes == 1:
+        return {"weights": weights, "adapter": adapter, "activations": activations, "process": process}
+    table = size * shape.vocabulary * shape.hidden
+    layer = max(0, weights - table * (1 if shape.tied else 2)) // shape.layers
+    weights += table if shape.tied else 0
+    gathered = max(2 * layer, table)
+    if device == "cpu":  # all of them share its memory
+        activations, process, gathered = activations * processes, process * processes, gathered * processes
+    else:
+        weights, adapter = -(-weights // processes), -(-adapter // processes)
+    return {"weights": weights, "gathered": gathered, "adapter": adapter, "activations": activations, "process": process}

@@ -19,14 +19,13 @@ from ablation.plan.footprint import (
     BYTES,
     ENGINE_PROCESS,
     GRAPHS,
-    TRAINER_PROCESS,
     adapter_parameters,
     engine_activations,
     kv_bytes,
     rank_times,
     shape_of,
     state_bytes,
-    trainer_activations,
+    trainer_parts,
 )
 from ablation.plan.hardware import Assumed, Device, Hardware
 from ablation.plan.hardware_time import Lengths, Model, Step, decode, decoding_step, in_batches, passes
@@ -237,17 +236,12 @@ class OnHardware:
     def _side(self, sampler: Sampler) -> Side:
         if sampler.backend == "vllm":
             return Side(self._engine(sampler.tensor_parallel, sampler.kv_cache), sampler.devices, self.room)
-        batch = math.ceil(min(self.plan.sampling.batch_rollouts, self.plan.sweep_rollouts) / sampler.processes)
-        weights = self.model.weights // sampler.processes
-        gathered = 2 * self.model.weights // self.shape.layers if sampler.processes > 1 else 0
-        own = {
-            "weights": weights + gathered,
-            "adapter": 4 * self.model.adapter,
-            "kv cache": round(batch * self._kv(1, self.longest)),  # room for the cap is taken from the start
-            "activations": batch * self.prompt * self.shape.inside * BYTES[self.model.dtype] * 3
-            + 16 * batch * self.shape.vocabulary,
-            "process": TRAINER_PROCESS[self.kind],
-        }
+        batch, held = min(self.plan.sampling.batch_rollouts, self.plan.sweep_rollouts), self._trainer(sampler.processes)
+        text = batch * (self.prompt * self.shape.inside * BYTES[self.model.dtype] * 3 + 16 * self.shape.vocabulary)
+        cache = round(
+            batch * self._kv(1, self.longest)
+        )  # room for the cap is taken from the start, and every process has all of it
+        own = {name: size for name, size in held.items() if name != "activations"} | {"kv cache": cache, "activations": text}
         return Side(own, sampler.processes, self.room)
 
     @cached_property
@@ -262,14 +256,10 @@ class OnHardware:
     @cached_property
     def trainer_side(self) -> Side:
         n = self.trainer_processes
-        gathered = 2 * self.model.weights // self.shape.layers if n > 1 else 0
-        own = {
-            "weights": self.model.weights // n + gathered,
-            "adapter": 8 * 4 * self.model.adapter // n,
-            "activations": trainer_activations(self.plan, self.shape, self.longest, self.kind),
-            "process": TRAINER_PROCESS[self.kind],
-        }
-        return Side(own, n, self.room)
+        return Side(self._trainer(n), n, self.room)
+
+    def _trainer(self, processes: int) -> dict[str, int]:
+        return trainer_parts(self.plan, self.shape, self.longest, self.kind, processes)
 
     @property
     def together(self) -> bool | None:

@@ -96,7 +96,8 @@ class Model:
 
 
 def decoding_step(model: Model, device: Device, assumed: Assumed, parts: int, *, graphs: bool, gathered: bool = False) -> Step:
-    """A step over a batch on `parts` devices: each layer is split over them, or (`gathered`, FSDP) each gathers all weights."""
+    """A step over a batch on `parts` devices: each layer is split over them, or (`gathered`, FSDP) each gathers all weights and
+    computes all rollouts, in lock step with the others."""
     shape, size = model.shape, BYTES[model.dtype]
     heads = min(parts, shape.key_heads)  # keys of a head are not divided, so more devices than heads hold copies
     split = 1 if gathered else parts
@@ -108,13 +109,12 @@ def decoding_step(model: Model, device: Device, assumed: Assumed, parts: int, *,
         fixed += model.weights * (parts - 1) / parts / link
 
     def step(rollouts: float, context: float) -> float:
-        own = rollouts / parts if gathered else rollouts
-        keys = own * context * kv_bytes(shape, size) / (1 if gathered else heads)
-        moved = model.weights / split + keys + own * 2 * state_bytes(shape) / split
-        operations = own * (2 * (model.products + model.adapter) + model._attention(context)) / split
+        keys = rollouts * context * kv_bytes(shape, size) / (1 if gathered else heads)
+        moved = model.weights / split + keys + rollouts * 2 * state_bytes(shape) / split
+        operations = rollouts * (2 * (model.products + model.adapter) + model._attention(context)) / split
         sums = 0.0
         if split > 1:
-            data = 2 * own * shape.hidden * size * (split - 1) / split / link
+            data = 2 * rollouts * shape.hidden * size * (split - 1) / split / link
             sums = 2 * shape.layers * (assumed.reduce_us / 1e6 + data)
         return max(moved / bandwidth, operations / peak) + fixed + sums
 

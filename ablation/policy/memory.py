@@ -16,13 +16,11 @@ from ablation.plan.footprint import (
     ENGINE_PROCESS,
     GRAPHS,
     TRAINER_PROCESS,
-    Shape,
-    adapter_parameters,
     engine_activations,
     kv_bytes,
     rank_times,
     shape_of,
-    trainer_activations,
+    trainer_parts,
 )
 from ablation.plan.model import Plan
 
@@ -92,26 +90,3 @@ def estimate(
     passing = trainer["activations"] + trainer.get("gathered", 0)
     idle = sum(trainer.values()) - passing if device == "cpu" else TRAINER_PROCESS[device]
     return Estimate(trainer, idle, engine, engines_here, longest, kv_of_one, round(vllm.kv_cache_gb * 1e9))
-
-
-def trainer_parts(plan: Plan, shape: Shape, longest: int, device: str, processes: int = 1) -> dict[str, int]:
-    """What training takes of one device, by purpose.
-
-    Several processes each hold a part of base and adapter, and beside it what is gathered at one time: two layers, or the
-    embedding or the head. The tied weight of those two is held twice then.
-    """
-    size, weights = BYTES[plan.model.dtype], base_bytes(plan)
-    # Adapter: weights, the start's, gradient, two moments, and what a step that fails goes back to.
-    adapter = 8 * 4 * adapter_parameters(plan, shape)
-    activations, process = trainer_activations(plan, shape, longest, device), TRAINER_PROCESS[device]
-    if processes == 1:
-        return {"weights": weights, "adapter": adapter, "activations": activations, "process": process}
-    table = size * shape.vocabulary * shape.hidden
-    layer = max(0, weights - table * (1 if shape.tied else 2)) // shape.layers
-    weights += table if shape.tied else 0
-    gathered = max(2 * layer, table)
-    if device == "cpu":  # all of them share its memory
-        activations, process, gathered = activations * processes, process * processes, gathered * processes
-    else:
-        weights, adapter = -(-weights // processes), -(-adapter // processes)
-    return {"weights": weights, "gathered": gathered, "adapter": adapter, "activations": activations, "process": process}

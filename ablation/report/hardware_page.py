@@ -214,6 +214,8 @@ def _fits(found: OnHardware) -> str:
     ]
     if not trainer.fits and not found.plan.training.gradient_checkpointing:
         lines.append("`training.gradient_checkpointing: true` keeps no activations inside a layer.")
+    if not sampler.fits and found.backend == "local":
+        lines.append("A smaller `sampling.batch_rollouts` needs less of it.")
     if not lines and found.backend == "local":
         return "Both fit."
     return " ".join(lines) or (

@@ -82,12 +82,19 @@ def test_memory_by_hand():
     found = on()
     assert found.room == pytest.approx(0.92 * 141e9)
     trainer = found.trainer_side.parts
-    assert trainer["weights"] == pytest.approx(WEIGHTS / 8 + 2 * WEIGHTS / 64)  # and two layers whole
+    assert trainer["weights"] == WEIGHTS / 8 and trainer["gathered"] == 2 * 248320 * 5120  # the head, more than two layers
     assert trainer["adapter"] == 8 * 4 * ADAPTER // 8
     sampler = found.sampling_side.parts
     assert sampler["weights"] == WEIGHTS / 8 and sampler["kv cache"] == 48e9
     assert found.trainer_side.fits and found.sampling_side.fits and found.together
     assert found.trainer_side.total == pytest.approx(sum(trainer.values()))
+
+
+def test_the_local_sampler_takes_room_for_every_rollout_of_a_batch():
+    """64 rollouts of 33,280 tokens, in every process: 64 x (33,280 x 65,536 + 151 MB) = 149 GB, more than a device has."""
+    found = on(backend="local")
+    assert found.sampling_side.parts["kv cache"] == 64 * (33_280 * 65_536 + 150_994_944)
+    assert found.sampling_side.fits is False
 
 
 def test_without_checkpointing_the_trainer_does_not_fit():

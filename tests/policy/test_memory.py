@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ablation.plan.footprint import adapter_parameters, kv_bytes, shape_of, trainer_activations, trainer_parts
 from ablation.plan.model import Plan
-from ablation.policy import memory
-from ablation.policy.memory import adapter_parameters, estimate, kv_bytes, shape_of, trainer_parts
+from ablation.policy.memory import estimate
 
 ROOT = Path(__file__).parents[2]
 TINY = ROOT / "ablation" / "assets" / "tiny-reasoner"
@@ -106,7 +106,7 @@ def test_a_backward_pass_on_a_gpu_is_within_a_tenth_of_what_was_measured():
     plan = Plan.model_validate(tree)
     config = {"hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 16, "intermediate_size": 6144}
     shape = shape_of(config | {"num_key_value_heads": 8, "vocab_size": 151_936}, plan)
-    assert memory.trainer_activations(plan, shape, 2048, "cuda") / 1e9 == pytest.approx(19.7, rel=0.1)
+    assert trainer_activations(plan, shape, 2048, "cuda") / 1e9 == pytest.approx(19.7, rel=0.1)
 
 
 def test_a_trainer_divided_over_processes_by_hand():
