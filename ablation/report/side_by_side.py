@@ -47,6 +47,8 @@ class RunOfPlan:
     engine: dict[str, Any]
     """What sampled its first sweep; empty where there is none."""
     devices: tuple[str, ...]
+    workers: int
+    """Processes of a Ray cluster that sampled and trained for it; 0: the run did that itself."""
     verdict: Verdict
     mismatch: Mismatch | None
     """None: no update of this program is there."""
@@ -63,6 +65,14 @@ class RunOfPlan:
         return str(self.engine.get("name", "nothing yet"))
 
     @property
+    def where(self) -> str:
+        """Who sampled and trained."""
+        processes = int(self.engine.get("processes", 1))
+        if self.workers:
+            return f"Ray, {self.workers} worker{'s' * (self.workers != 1)}"
+        return "one process" if processes == 1 else f"{processes} processes"
+
+    @property
     def version(self) -> str:
         """Of what samples."""
         name = "torch" if self.backend == "local" else self.backend
@@ -75,6 +85,7 @@ class RunOfPlan:
             "backend": self.backend,
             "engine": self.engine,
             "devices": list(self.devices),
+            "workers": self.workers,
             "label": found["label"],
             "labels": found["labels"],
             "arms": {f"{one['family']}/{one['arm']}": one["label"] for one in found["arms"]},
@@ -120,6 +131,7 @@ def _run(root: Path, locked: Any, own: Stage | None, first: Stage | None) -> Run
         root=root,
         engine={} if own is None else own.info.engine,
         devices=tuple(dict.fromkeys(device_of(event.get("environment") or {}).words for event in loaded)),
+        workers=len({event["worker"] for event in events if isinstance(event.get("worker"), str)}),
         verdict=judge_run(root, locked, None),
         mismatch=_mismatch(root, locked.plan),
         before=proofs[-1].get("mismatch") if proofs else None,

@@ -42,6 +42,7 @@ def _table(runs: Sequence[RunOfPlan], first: RunOfPlan) -> Table:
     grid.add_row("backend", *(clean(one.backend) for one in runs))
     grid.add_row("engine", *(clean(one.version) for one in runs))
     grid.add_row("device", *(clean("; ".join(one.devices)) or NOTHING for one in runs))
+    grid.add_row("work done by", *(clean(one.where) for one in runs))
     grid.add_row("verdict", *(one.verdict.shown(one.verdict.label) for one in runs), style="bold")
     for name in dict.fromkeys(arm.name for one in runs for arm in one.verdict.arms):
         labels, numbers = [], {}
@@ -62,7 +63,7 @@ def _table(runs: Sequence[RunOfPlan], first: RunOfPlan) -> Table:
     grid.add_row("same rollouts", *("first" if one is first else _share(one.same) for one in runs))
     grid.add_row("rollouts", *(f"{one.rollouts:,}" for one in runs))
     grid.add_row("tokens", *(f"{one.tokens:,}" for one in runs))
-    grid.add_row("work", *(hours_in_words(one.seconds / 3600) for one in runs))
+    grid.add_row("work took", *(hours_in_words(one.seconds / 3600) for one in runs))
     return grid
 
 

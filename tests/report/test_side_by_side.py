@@ -81,6 +81,13 @@ def test_the_page_says_where_runs_differ_and_fits_80_columns(run, tmp_path):
     assert f"The runs differ: {runs[0].verdict.label}, REPLICATED; arms with different labels: {first.name}." in text
 
 
+def test_who_did_the_work(run, tmp_path):
+    one = runs_of_one_plan([run, shutil.copytree(run, tmp_path / "again")])[2][0]
+    assert one.where == "one process"
+    assert replace(one, engine=one.engine | {"processes": 4}).where == "4 processes"
+    assert replace(one, workers=1).where == "Ray, 1 worker"
+
+
 def test_runs_of_two_plans_are_not_compared(run):
     with pytest.raises(UsageError, match="is a run of another plan"):
         runs_of_one_plan([run, RECORDS / "smollm2"])
