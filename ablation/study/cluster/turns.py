@@ -67,19 +67,26 @@ class Turns:
             with self.taken():
                 return task()
 
-        with self.aside(), ThreadPoolExecutor(max(len(tasks), 1), thread_name_prefix="arm") as pool:
-            futures = [pool.submit(begun, task) for task in tasks]
-            try:
-                while wait(futures, timeout=0.5, return_when=FIRST_EXCEPTION).not_done and not _failed(futures):
-                    self._go_on()
-            except BaseException:
-                self._stop(cancel)
-                raise
-            failed = _failed(futures)
-            if failed is not None:
-                self._stop(cancel)
-                raise failed
-            return [future.result() for future in futures]
+        outermost = not self.mine
+        try:
+            with self.aside(), ThreadPoolExecutor(max(len(tasks), 1), thread_name_prefix="arm") as pool:
+                return self._results([pool.submit(begun, task) for task in tasks], cancel)
+        finally:
+            if outermost:  # all threads have ended, and the next ones may begin
+                self.ended = False
+
+    def _results(self, futures: Sequence[Future[T]], cancel: Callable[[], None]) -> list[T]:
+        try:
+            while wait(futures, timeout=0.5, return_when=FIRST_EXCEPTION).not_done and not _failed(futures):
+                self._go_on()
+        except BaseException:
+            self._stop(cancel)
+            raise
+        failed = _failed(futures)
+        if failed is not None:
+            self._stop(cancel)
+            raise failed
+        return [future.result() for future in futures]
 
     def _stop(self, cancel: Callable[[], None]) -> None:
         self.end()

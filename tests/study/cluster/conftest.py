@@ -38,6 +38,22 @@ def small_tree() -> dict:
     return tree
 
 
+class Silent:
+    """A reporter that keeps what was said."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def stage(self, title, rollouts, done, cap): ...
+
+    def progress(self, done, tokens): ...
+
+    def stage_done(self, seconds, tokens): ...
+
+    def say(self, message):
+        self.said.append(message)
+
+
 class Runs:
     """Commands in folders with one locked plan, on one cluster."""
 

@@ -16,23 +16,7 @@ from ablation.study.cluster.study import open_cluster_study
 from ablation.study.machine import DEFAULT, Machine
 
 from ..mini import ROOT, write_plan
-from .conftest import STORE, small_tree
-
-
-class Silent:
-    """A reporter."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def stage(self, title, rollouts, done, cap): ...
-
-    def progress(self, done, tokens): ...
-
-    def stage_done(self, seconds, tokens): ...
-
-    def say(self, message):
-        self.said.append(message)
+from .conftest import STORE, Silent, small_tree
 
 
 def test_places_of_a_cluster():
