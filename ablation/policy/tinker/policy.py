@@ -327,7 +327,7 @@ class TinkerPolicy:
             self.attempt("going on from a stored state", self.sampler)
         except Denied as denied:
             raise IntegrityError(
-                f"{path}: the service does not give back the state {state}: {denied}",
+                f"{path}: the service does not give back the state of this checkpoint: {denied}",
                 hint="States there can expire or be deleted. Without it the optimizer is gone, and the arm cannot be continued.",
             ) from None
 

@@ -6,7 +6,7 @@ nothing is assumed from a name or a version.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +34,7 @@ SEEDS = (20250101, 20250102, 20250103, 20250104)
 HOT = 2.0
 """Temperature at which different seeds hardly sample the same by luck."""
 NORM_TOLERANCE = 0.05
+Reference = Callable[[list[ScoreRow]], list[np.ndarray]]
 HINT = "Nothing of the plan was sampled."
 
 
@@ -217,13 +218,36 @@ def _apart(scored: Sequence[np.ndarray], sampled: Sequence[SampledTokens]) -> fl
     return float(np.abs(np.concatenate(scored) - np.concatenate([one.logprobs for one in sampled])).mean())
 
 
-def preflight(policy: TinkerPolicy, tokenizer: Any, prompt: tuple[int, ...], adams: Sequence[Adam]) -> dict[str, Any]:
-    """Numbers of every check, for the journal. Raises `UsageError` or `IntegrityError` at the first that fails."""
+def check_reference(policy: TinkerPolicy, sampled: Sequence[tuple[ScoreRow, SampledTokens]], reference: Reference) -> float:
+    """Mean absolute difference (nats) of what was sampled from the same model computed here: base, alpha, modules and tokens are
+    the plan's, whatever the service says of itself."""
+    apart = _apart(reference([row for row, _ in sampled]), [one for _, one in sampled])
+    if not apart <= policy.bound:
+        raise IntegrityError(
+            f"preflight: under the start adapter the service's logprobs are {apart:.2g} nats from those of the plan's model "
+            f"computed here; the bound is {policy.bound:g}: another base, or an adapter that is scaled otherwise",
+            hint=HINT,
+        )
+    return apart
+
+
+def preflight(
+    policy: TinkerPolicy,
+    tokenizer: Any,
+    prompt: tuple[int, ...],
+    adams: Sequence[Adam],
+    reference: Reference | None = None,
+) -> dict[str, Any]:
+    """Numbers of every check, for the journal. Raises `UsageError` or `IntegrityError` at the first that fails.
+
+    `reference`: scores rows with the plan's model, computed here; None where it cannot be.
+    """
     try:
         found: dict[str, Any] = policy.attempt("looking at the start state", lambda: check_start(policy))
         found["tokenizer"] = check_tokenizer(policy, tokenizer)
         sampling, sampled = check_sampling(policy, prompt)
         found |= sampling
+        found["mismatch_here"] = None if reference is None else check_reference(policy, sampled, reference)
         found |= policy.attempt("looking at what a step does", lambda: check_training(policy, sampled, adams))
     except Denied as denied:
         raise UsageError(f"preflight: the service at {policy.service.where} refuses: {denied}", hint=HINT) from None

@@ -8,7 +8,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
 from importlib.util import find_spec
 from typing import Any, Protocol, TypeVar
 
@@ -97,7 +96,9 @@ class Service:
         while True:
             try:
                 return work()
-            except (Exception, FutureTimeout) as error:
+            except Denied:
+                raise
+            except Exception as error:
                 trouble = understand(error)
                 if trouble is None:
                     raise
@@ -134,7 +135,7 @@ class Service:
         while True:
             try:
                 return future.result(LOOK)
-            except (FutureTimeout, TimeoutError):
+            except TimeoutError:
                 if isinstance(future, Future) and future.done():
                     raise
                 away = 0.0 if self.there() else away + LOOK
@@ -194,9 +195,20 @@ class Service:
         return self._trainer(state, optimizer=optimizer)
 
     def _trainer(self, state: str, *, optimizer: bool) -> Any:
+        self.need_state(state)
         make = self.client.create_training_client_from_state_with_optimizer if optimizer else None
         made = (make or self.client.create_training_client_from_state)(state)
         return made.result() if hasattr(made, "result") else made
+
+    def need_state(self, state: str) -> None:
+        """Raise `Denied` if there is no such state: the client would say only that something was not found."""
+        try:
+            self.wait(self.client.create_rest_client().get_weights_info_by_tinker_path(state))
+        except Exception as error:
+            trouble = understand(error)
+            if trouble is None or trouble.kind not in ("lost", "refused"):
+                raise
+            raise Denied(Trouble("refused", f"it has no state {state}: {trouble.words}")) from None
 
     def let_go(self, trainer: Any) -> None:
         """Free what a training client holds at the service, if it frees such things; hosted ones end with their session."""

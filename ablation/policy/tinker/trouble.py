@@ -80,7 +80,7 @@ def _chain(error: BaseException) -> list[BaseException]:
     one: BaseException | None = error
     while one is not None and one not in found:
         found.append(one)
-        one = one.__cause__ or one.__context__
+        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
     return found
 
 

@@ -61,40 +61,50 @@ def served(tmp_path_factory) -> Iterator[Served]:
         server.kill()
 
 
-@pytest.fixture(scope="session")
-def make_policy(served):
-    """A policy for a plan's tree, without a preflight."""
+def policy_of(served: Served, plan=None, start: str | None = None, patience: float = 900.0):
+    """A policy for a plan, without a preflight."""
     from ablation.plan.load import load_plan
     from ablation.policy.tinker.policy import TinkerPolicy
     from ablation.policy.tinker.service import Service
     from ablation.policy.tinker.weights import from_folder
 
-    made = []
+    plan = plan or on_service(load_plan(served.plan).plan)
+    service = Service(served.server.url, print, patience)
+    return TinkerPolicy(plan, service, start or served.start, from_folder(served.model / "start-adapter"), END, "at the service")
 
-    def make(plan=None, start: str | None = None, patience: float = 900.0) -> TinkerPolicy:
-        plan = plan or on_service(load_plan(served.plan).plan)
-        weights = from_folder(served.model / "start-adapter")
-        service = Service(served.server.url, print, patience)
-        made.append(TinkerPolicy(plan, service, start or served.start, weights, END, "at the service"))
-        return made[-1]
 
+@pytest.fixture(autouse=True, scope="session")
+def key():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TINKER_API_KEY", KEY)
-        yield make
+        yield
+
+
+@pytest.fixture
+def make_policy(served):
+    """Makes policies of which the server holds nothing after the test: its places for adapters are few."""
+    made = []
+
+    def make(plan=None, start: str | None = None):
+        made.append(policy_of(served, plan, start))
+        return made[-1]
+
+    yield make
     for policy in made:
         policy.close()
 
 
 @pytest.fixture(scope="session")
-def proven(served, make_policy):
+def proven(served):
     """A policy of the plan after its preflight."""
     from ablation.policy.tinker.preflight import preflight
     from ablation.policy.tokenizer import load_tokenizer
 
-    policy = make_policy()
+    policy = policy_of(served)
     adams = [policy.plan.training.optimizer_of(arm) for arm in policy.plan.arms.values()]
     policy.found = preflight(policy, load_tokenizer(served.model / "base"), PROMPT, adams)
-    return policy
+    yield policy
+    policy.close()
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,130 @@
+"""A whole study at a real server as the command line runs it: killed, gone on with, judged and audited."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from ablation.audit.adapters import adapter_digest
+from ablation.plan.lock import lock_plan, verify_lock
+from ablation.policy.tinker.weights import digest, from_folder
+from ablation.rollouts.journal_chain import check_journal
+from ablation.rollouts.store import read_stage
+from tests.policy.tinker.server import service_tree, write_tree
+from tests.study.mini import ablation, command, environment
+
+pytestmark = pytest.mark.slow
+
+RUN = ("run", "--all", "--policy", "tinker")
+PATIENCE = 1200.0
+
+
+def ended(folder: Path, served, until=None) -> tuple[int, str]:
+    """(exit code, what it said) of the study's command; it is killed as soon as `until` is true."""
+    output = folder / "output.txt"
+    with output.open("w") as file:
+        process = subprocess.Popen(command(*RUN), cwd=folder, env=environment() | served.environment, stdout=file, stderr=file)
+        end = time.monotonic() + PATIENCE
+        while process.poll() is None and not (until is not None and until()):
+            assert time.monotonic() < end, output.read_text()[-3000:]
+            time.sleep(0.01)
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGKILL)
+        code = process.wait(60)
+    return code, " ".join(output.read_text().split())
+
+
+def checkpoints(run: Path) -> dict[str, str]:
+    return {path.relative_to(run).as_posix(): digest(from_folder(path)) for path in sorted(run.rglob("checkpoint"))}
+
+
+@pytest.fixture(scope="module")
+def finished(served, tmp_path_factory):
+    """A study that ran without a stop, and one that was killed three times."""
+    folders = {}
+    for name in ("quiet", "killed"):
+        folder = folders[name] = tmp_path_factory.mktemp(name)
+        lock_plan(write_tree(folder, service_tree(served.model)))
+    quiet, killed = folders["quiet"], folders["killed"]
+    code, said = ended(quiet, served)
+    assert code == 0, said[-3000:]
+    run = killed / "runs" / "served-tinker"
+    moments = (
+        (run / "main/C/update-1/stage.json").is_file,  # while it is graded and trained
+        (run / "main/K/update-1/audit.json").is_file,  # trained, and not yet saved
+        lambda: any((run / "main/K/readout").glob("*")),  # while it is sampled
+    )
+    for moment in moments:
+        code, said = ended(killed, served, moment)
+        assert code == -signal.SIGKILL, said[-3000:]
+    code, said = ended(killed, served)
+    assert code == 0, said[-3000:]
+    return quiet, killed
+
+
+def test_a_killed_study_has_the_rollouts_and_adapters_of_a_quiet_one(finished):
+    quiet, killed = (folder / "runs" / "served-tinker" for folder in finished)
+    stages = sorted(path.relative_to(quiet).as_posix() for path in quiet.rglob("part-*.parquet"))
+    assert len(stages) == len(sorted(killed.rglob("part-*.parquet"))) > 8
+    for folder in sorted({Path(one).parent.as_posix() for one in stages}):
+        one, other = read_stage(quiet / folder), read_stage(killed / folder)
+        assert one.token_ids.tolist() == other.token_ids.tolist(), folder
+    assert checkpoints(quiet) == checkpoints(killed)
+    assert len(set(checkpoints(quiet).values())) == len(checkpoints(quiet)) == 6  # every update moved its adapter
+
+
+def test_the_audit_agrees_and_there_is_a_verdict(finished):
+    for folder in finished:
+        audit = ablation(folder, "audit", "runs/served-tinker")
+        assert audit.returncode == 0, audit.stdout + audit.stderr
+        assert "AGREES" in audit.stdout
+        verdict = ablation(folder, "verdict", "--run", "runs/served-tinker", "--json")
+        assert json.loads(verdict.stdout)["label"] in ("REPLICATED", "NOT_REPLICATED")
+
+
+def test_what_the_journal_and_a_checkpoint_say(finished, served):
+    run = finished[0] / "runs" / "served-tinker"
+    events = check_journal(run, verify_lock(finished[0] / "plans" / "served.yaml").digest).events
+    (loaded,) = [event for event in events if event["event"] == "model_loaded"]
+    assert loaded["machine"] == {"server": served.server.url, "start_state": served.start}
+    assert loaded["preflight"]["reduction"] == {"tokens": "mean", "rows": "mean"}
+    assert loaded["preflight"]["mismatch_here"] < 1e-4
+    trained = [event for event in events if event["event"] == "update_trained"]
+    assert len(trained) == 6
+    assert all(event["stepped"] and event["trained_tokens"] > 0 for event in trained)
+    checkpoint = run / "main" / "C" / "update-2" / "checkpoint"
+    told = json.loads((checkpoint / "service.json").read_text())
+    assert told["state"].startswith("tinker://")
+    assert told["adapter_sha256"] == adapter_digest(checkpoint / "adapter_model.safetensors")
+    readout = read_stage(run / "main" / "C" / "readout")
+    assert readout.info.adapter_sha256 == told["adapter_sha256"]
+    assert readout.info.engine["name"] == "tinker"
+    audit = json.loads((run / "main" / "C" / "update-1" / "audit.json").read_text())
+    assert audit["metrics"]["entropy"] is None
+    assert audit["metrics"]["grad_norm"] > 0
+    assert audit["metrics"]["mismatch_mean"] < 1e-5
+    everything = b"".join(path.read_bytes() for path in run.rglob("*") if path.is_file())
+    assert served.environment["TINKER_API_KEY"].encode() not in everything
+
+
+def test_a_state_that_holds_something_else_ends_the_run_before_anything_is_sampled(served, tmp_path):
+    lock_plan(write_tree(tmp_path, service_tree(served.model)))
+    wrong = served.environment | {"ABLATION_TINKER_START": served.start + "x"}
+    found = ablation(tmp_path, *RUN, more=wrong)
+    assert found.returncode == 2, found.stdout + found.stderr
+    assert "it has no state tinker://" in " ".join(found.stderr.split())
+    assert "Traceback" not in found.stderr
+    assert not list((tmp_path / "runs").rglob("part-*"))
+
+
+def test_a_missing_start_is_said_with_what_to_do(served, tmp_path):
+    lock_plan(write_tree(tmp_path, service_tree(served.model)))
+    found = ablation(tmp_path, *RUN, more={"TINKER_API_KEY": "tml-x", "ABLATION_TINKER_SERVER": served.server.url})
+    assert found.returncode == 2
+    assert "ABLATION_TINKER_START is not set" in " ".join(found.stderr.split())
