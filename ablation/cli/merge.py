@@ -55,9 +55,10 @@ def merge(
     Exit 3: base, adapter or journal are not those of the lock. Exit 4: the merged model is not what the adapter is, and no folder
     was left (`merge_lost_effect`). Exit 6: the checkpoint is not there yet.
     """
-    from ablation.cli.run import need_local_extra
+    from ablation.cli.run import goes_on_with, need_local_extra
     from ablation.cli.run_folder import find_run
     from ablation.errors import UsageError
+    from ablation.plan.choose import command_options
 
     locked, root, _ = find_run(plan, run)
     need_local_extra()
@@ -75,8 +76,10 @@ def merge(
         return model_card(Facts(record=made, **facts))
 
     target = to if to is not None else default_folder(root, source.family, source.name, locked.plan.main_family)
+    again = f"ablation merge {subject}{command_options(locked.path, run)}"
     try:
-        record = make(source, Settings(target, texts, seed, longest, engine), _say, card)
+        with goes_on_with(again):
+            record = make(source, Settings(target, texts, seed, longest, engine), _say, card)
     except MergeRefused as refused:
         if not as_json:
             _print(refused.record)

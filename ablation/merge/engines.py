@@ -38,13 +38,13 @@ class InVllm:
         from ablation.policy.vllm.client import EngineClient
         from ablation.policy.vllm.messages import EngineSettings
 
-        vllm = plan.policy.vllm
+        vllm, most = plan.policy.vllm, _context(folder)
         self.top = plan.sampling.top_logprobs
         self.client = EngineClient(
             EngineSettings(
                 model=str(folder),
                 dtype=dtype or plan.model.dtype,
-                context=longest + 1,
+                context=longest + 1 if most is None else min(longest + 1, most),  # a text that is scored gets one token more
                 sequences=SEQUENCES,
                 batch_tokens=max(2048, longest + 1),
                 kv_cache_bytes=_kv_bytes(folder, longest),
@@ -104,6 +104,16 @@ class InVllm:
 
     def close(self) -> None:
         self.client.close()
+
+
+def _context(folder: Path) -> int | None:
+    """Most tokens that the model was made for; None if its config does not say."""
+    try:
+        config = parse_json((folder / BASE_CONFIG).read_bytes())
+        found = (config.get("text_config") or config).get("max_position_embeddings")
+    except (OSError, ValueError, AttributeError):
+        return None
+    return found if type(found) is int and found > 0 else None
 
 
 def _kv_bytes(folder: Path, longest: int) -> int:

@@ -29,6 +29,13 @@ UNUSABLE = (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeErr
 transformers_logging.disable_progress_bar()
 
 
+def _device(model: Any) -> torch.device:
+    """The accelerator, if the weights and a fifth more fit into what is free of it."""
+    needed = 1.2 * sum(weight.numel() * weight.element_size() for weight in model.parameters())
+    fits = torch.cuda.is_available() and torch.cuda.mem_get_info()[0] > needed
+    return torch.device("cuda" if fits else "cpu")
+
+
 def first_line(error: Exception) -> str:
     """The first line of what it says."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
@@ -64,7 +71,7 @@ class Loaded:
             raise UsageError(f"{folder}: {len(lost)} weights are not in its files, for instance {lost[0]}")
         if getattr(causal.config, "quantization_config", None) is not None and getattr(causal, "hf_quantizer", None) is None:
             raise UsageError(f"{folder}: cannot be loaded: transformers does not know its quantisation")
-        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.device = _device(causal)
         self.model.to(self.device).eval()
         self.causal = causal
         self.adapted = adapter is not None

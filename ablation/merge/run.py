@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ablation.errors import GateError, UsageError
+from ablation.errors import EngineFailed, GateError, UsageError
 from ablation.files import MARKER, TEMPORARY_PREFIX, DiskError, folder_is_complete, parse_json, write_folder, write_json
 from ablation.merge.base_files import BaseFiles, read_base
 from ablation.merge.breakage import BROKEN, Look, Prompts, Samples, failed_in_words, judge, look_at, make_prompts, prompts_alike
@@ -92,6 +92,8 @@ def merge(source: Source, settings: Settings, say: Say, card: Card) -> dict[str,
             job.check(folder, written, record)
             (folder / CARD).write_text(card(record))
             write_json(folder / RECORD, record)
+            if os.path.lexists(settings.to):  # it was not, when this began
+                raise _in_the_way(settings.to)
 
     write_folder(settings.to, fill)
     return record | {"written": True}
@@ -180,14 +182,14 @@ class _Job:
         longest = longest_of(self.texts.rows, self.prompts)
         try:
             in_vllm = InVllm(self.source.base, self.plan, longest)
-        except UsageError as error:
+            try:
+                base, version = flat(in_vllm.score(self.texts.rows)), in_vllm.version
+            finally:
+                in_vllm.close()
+        except (UsageError, EngineFailed) as error:
             if self.settings.engine == VLLM:
                 raise
             return {"why": f"vLLM does not take the base: {error.message}"}
-        try:
-            base, version = flat(in_vllm.score(self.texts.rows)), in_vllm.version
-        finally:
-            in_vllm.close()
         try:
             in_vllm = InVllm(folder, self.plan, longest)
         except UsageError as error:
@@ -217,21 +219,24 @@ def _already_there(source: Source, path: Path) -> dict[str, Any] | None:
     """The record of the same merge, if it is in the folder `path`; anything else there is an error."""
     if not os.path.lexists(path):
         return None
-    wrong = UsageError(f"{path}: is there already, and is not this merge", hint="Name another folder with --to, or remove it.")
     try:
         record = parse_json((path / RECORD).read_bytes())
         same = {name: record[name] for name in ("plan", "family", "arm", "updates", "base", "adapter")}
     except (OSError, ValueError, KeyError, TypeError):
-        raise wrong from None
+        raise _in_the_way(path) from None
     own = source.record()
     if any(same[name] != own[name] for name in same):
-        raise wrong
+        raise _in_the_way(path)
     if not folder_is_complete(path):
         raise UsageError(
             f"{path}: is this merge, and a file of it was changed or is missing ({MARKER} has the digests)",
             hint="Remove it to have it written again, or name another folder with --to.",
         )
     return record
+
+
+def _in_the_way(path: Path) -> UsageError:
+    return UsageError(f"{path}: is there already, and is not this merge", hint="Name another folder with --to, or remove it.")
 
 
 def _need_space(base: BaseFiles, to: Path) -> None:

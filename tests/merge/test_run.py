@@ -85,6 +85,17 @@ def test_a_folder_that_is_another_one_is_let_alone(done, finished, tmp_path):
         merge(source(finished), Settings(changed), quietly, card)
 
 
+def test_a_folder_that_came_meanwhile_is_let_alone(finished, tmp_path):
+    def card_and_folder(record):
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "thesis.txt").write_text("years of work")
+        return "card"
+
+    with pytest.raises(UsageError, match="is there already, and is not this merge"):
+        merge(source(finished), Settings(tmp_path / "out", texts=2), quietly, card_and_folder)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["thesis.txt"] and not partial(tmp_path)
+
+
 def test_which_texts_depends_on_the_seed_alone(finished):
     from ablation.merge.texts import choose_texts
     from ablation.policy.loading import load_tokenizer
@@ -170,6 +181,11 @@ def test_a_killed_merge_has_no_name_and_is_removed_by_the_next(study):
     assert again.returncode == 0, again.stderr
     assert "a merge that was killed had left it" in again.stderr
     assert folder_is_complete(target / "mini-C@2") and not partial(target)
+    text = (target / "mini-C@2" / CARD).read_text()
+    assert "> **Release: the plan has no rule for a release. The study's label is INCOMPLETE.**" in text.replace("\\_", "_")
+    assert "**Damage**, main/C (this checkpoint)" in text and "**FILL IN**" in text
+    third = ablation(study, *arguments, "--json")
+    assert third.returncode == 0 and json.loads(third.stdout)["written"] is False
 
 
 def test_what_another_process_is_at_work_on_is_let_alone(tmp_path):
