@@ -67,23 +67,26 @@ def _lora_forward(module: nn.Module) -> Callable:
     base, down, up, scaling = module.base_layer, module.lora_A[ADAPTER], module.lora_B[ADAPTER], module.scaling[ADAPTER]
 
     def forward(x: torch.Tensor) -> torch.Tensor:
-        weight, compute = base.weight, down.weight.dtype
+        compute = down.weight.dtype
         if torch.is_autocast_enabled(x.device.type):
             compute = torch.get_autocast_dtype(x.device.type)
-            x, weight = x.to(compute), weight.to(compute)
-        out = _LoRA.apply(x.flatten(0, -2), weight, base.bias, down.weight, up.weight, scaling, compute)
+            x = x.to(compute)
+        out = _LoRA.apply(x.flatten(0, -2), base.weight, base.bias, down.weight, up.weight, scaling, compute)
         return out.view(*x.shape[:-1], -1)
 
     return forward
 
 
 class _LoRA(torch.autograd.Function):
-    """x W' + b + s (x A') B', the adapter's part in dtype `compute`, rounded once to the dtype of x W'."""
+    """x W' + b + s (x A') B', the adapter's part in dtype `compute`, rounded once to the dtype of x W', which is that of x.
+
+    W is kept as it is and cast again in the backward pass: a cast copy would stay where W itself is gathered and let go again.
+    """
 
     @staticmethod
     def forward(ctx, x_NI, weight_OI, bias_O, down_RI, up_OR, scaling: float, compute: torch.dtype):
         with torch.autocast(x_NI.device.type, enabled=False):
-            out_NO = linear(x_NI, weight_OI, None if bias_O is None else bias_O.to(weight_OI.dtype))
+            out_NO = linear(x_NI, weight_OI.to(x_NI.dtype), None if bias_O is None else bias_O.to(x_NI.dtype))
             inner_NR = x_NI.to(compute) @ down_RI.to(compute).T
             if compute == out_NO.dtype:
                 out_NO.addmm_(inner_NR, up_OR.to(compute).T, alpha=scaling)
@@ -103,7 +106,7 @@ class _LoRA(torch.autograd.Function):
             grad_down_RI = grad_inner_NR.T @ x_NI.to(compute)
             grad_x_NI = None
             if ctx.needs_input_grad[0]:
-                grad_x_NI = grad_NO @ weight_OI
+                grad_x_NI = grad_NO @ weight_OI.to(grad_NO.dtype)
                 if compute == grad_x_NI.dtype:
                     grad_x_NI.addmm_(grad_inner_NR, down_RI.to(compute))
                 else:

@@ -33,6 +33,9 @@ class ShardedPolicy:
         *,
         silent_seconds: float = SILENT_SECONDS,
     ) -> None:
+        import torch
+
+        torch.set_num_threads(plan.policy.threads)  # each process's; the journal asks this one
         self.plan, self.processes = plan, processes
         self._end_ids = end_ids
         load = ToLoad(plan, base, start_adapter, end_ids, pad_id, dtype)

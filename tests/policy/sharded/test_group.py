@@ -90,7 +90,8 @@ def test_refusals_are_told_and_a_killed_process_ends_all(models, temporary):
 
 
 def test_a_process_that_hangs_is_noticed(models, temporary):
-    policy = ShardedPolicy(2, *arguments(Case(), models), silent_seconds=3.0)
+    policy = ShardedPolicy(2, *arguments(Case(), models))
+    policy.group.silent_seconds = 8.0
     pids = policy.group.pids
     os.kill(pids[1], signal.SIGSTOP)
     began = time.monotonic()
@@ -98,7 +99,7 @@ def test_a_process_that_hangs_is_noticed(models, temporary):
         ProcessesFailed, match=rf"process 1 of 2 \(pid {pids[1]}\) gave no sign of life for \d+ s .* while scoring"
     ):
         policy.score(make_rows(0))
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 60
     assert gone(pids, 1.0)
 
 
