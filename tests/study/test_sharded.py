@@ -1,8 +1,9 @@
-"""A study whose model is divided over processes: killed in the middle, gone on with, judged and audited as any other."""
+"""A study whose model is divided over processes: killed in the middle, gone on with under torchrun, audited as any other."""
 
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def wait_for(path: Path, process: subprocess.Popen) -> None:
         time.sleep(0.05)
 
 
-def test_a_run_in_two_processes_goes_on_after_one_was_killed_and_its_audit_agrees(tmp_path):
+def test_a_run_in_two_processes_goes_on_under_torchrun_after_one_was_killed_and_its_audit_agrees(tmp_path):
     plan = write_plan(tmp_path, small_tree())
     assert ablation(tmp_path, "plan", "lock", str(plan)).returncode == 0
     run = tmp_path / "runs" / "mini"
@@ -54,7 +55,9 @@ def test_a_run_in_two_processes_goes_on_after_one_was_killed_and_its_audit_agree
     assert "Traceback" not in told
     assert not any(Path(f"/proc/{rank}").exists() for rank in ranks)
 
-    done = ablation(tmp_path, *arguments)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    again = [*torchrun, "-m", "ablation.policy.sharded", "run", "--all"]
+    done = subprocess.run(again, cwd=tmp_path, capture_output=True, text=True, env=environment(), check=False, timeout=600)
     assert done.returncode == 0, done.stderr
     audit = ablation(tmp_path, "audit")
     assert audit.returncode == 0 and "AGREES" in audit.stdout, audit.stdout
