@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
+import torch
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from ablation.policy.sharded.joined import start_command
@@ -20,6 +21,10 @@ def main() -> int:
         print("ablation.policy.sharded is started by torchrun; on one machine, `ablation run --processes N`", file=sys.stderr)
         return 2
     rank, count, local = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if 0 < gpus <= local:
+        print(f"--nproc-per-node: each process needs a GPU of its own; this machine has {gpus}", file=sys.stderr)
+        return 2
     command, link = start_command(sys.argv[1:], count) if rank == 0 else (None, None)
     try:
         serve(rank, count, local, "env://", link)
