@@ -27,6 +27,7 @@ ANSWER = 40.0
 WAIT = 60.0
 """Seconds in which a machine has to say what it has installed."""
 _HERE, _AUTO = "local", "auto"
+_TOKENS = "RAY_AUTH_MODE"
 
 
 @dataclass(frozen=True)
@@ -76,9 +77,9 @@ def joined(address: str, policy: Policy, machine: Machine, say: Callable[[str], 
 
     Raises `UsageError` if it cannot be reached, cannot ever do the plan's work, or has machines with other versions.
     """
+    _connect(address, say)
     import ray
 
-    _connect(address, say)
     try:
         nodes = [Node.of(one) for one in ray.nodes() if one["Alive"]]
         needs = needs_of(policy, machine, nodes)
@@ -94,8 +95,6 @@ def joined(address: str, policy: Policy, machine: Machine, say: Callable[[str], 
 
 
 def _connect(address: str, say: Callable[[str], None]) -> None:
-    import ray
-
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     options: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": "ERROR"}
     if address == _HERE:
@@ -109,6 +108,8 @@ def _connect(address: str, say: Callable[[str], None]) -> None:
             raise _unreachable(address, str(error)) from None
     if address != _HERE:
         _ask_whether_there_is_one(address)
+    import ray  # not before: it reads the environment
+
     kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         ray.init(**options)
@@ -120,16 +121,34 @@ def _connect(address: str, say: Callable[[str], None]) -> None:
 
 
 def _ask_whether_there_is_one(address: str) -> None:
-    """Ray's own check, in a process that can be ended when it waits for too long."""
+    """Ray's own check, in a process that can be ended when it waits for too long.
+
+    A cluster that wants a token is asked with the one of this user, which this process then has, too.
+    """
+    why = _fault_of(address, {})
+    if why is not None and "InvalidAuthToken" in why and _TOKENS not in os.environ:
+        with_token = {_TOKENS: "token"}
+        again = _fault_of(address, with_token)
+        if again is None:
+            os.environ |= with_token
+            return
+        why = again if "InvalidAuthToken" in again else why
+    if why is not None:
+        raise _unreachable(address, why)
+
+
+def _fault_of(address: str, more: dict[str, str]) -> str | None:
+    """What is wrong with the cluster at `address`, in Ray's words; None if nothing is."""
     asked = [sys.executable, "-m", "ray.scripts.scripts", "health-check"]
     asked += [] if address == _AUTO else ["--address", address]
     try:
-        said = subprocess.run(asked, capture_output=True, text=True, timeout=ANSWER, check=False)
+        said = subprocess.run(asked, capture_output=True, text=True, timeout=ANSWER, check=False, env=os.environ | more)
     except subprocess.TimeoutExpired:
-        raise _unreachable(address, f"what is there does not answer as one within {ANSWER:g} s") from None
-    if said.returncode != 0:
-        lines = [line for line in said.stderr.splitlines() if line.strip()] or ["it is not healthy"]
-        raise _unreachable(address, lines[-1].partition(": ")[2][:300] or lines[-1][:300])
+        return f"what is there does not answer as one within {ANSWER:g} s"
+    if said.returncode == 0:
+        return None
+    lines = [line for line in said.stderr.splitlines() if line.strip()] or ["it is not healthy"]
+    return (lines[-1].partition(": ")[2] or lines[-1])[:300]
 
 
 def _unreachable(address: str, why: str) -> UsageError:

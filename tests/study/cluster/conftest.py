@@ -20,7 +20,7 @@ from ..mini import ROOT, command, environment, mini_tree, write_plan
 
 SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_DISABLE_IMPORT_WARNING": "1",
+    "RAY_AUTH_MODE": "disabled",
     "PYTHONPATH": str(ROOT),
     "OMP_NUM_THREADS": "1",
 }
