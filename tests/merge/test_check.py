@@ -120,6 +120,7 @@ def test_what_is_no_model(source, tmp_path):
         checked(source, without)
 
 
+@pytest.mark.slow
 def test_the_command(finished, merged, tmp_path):
     arguments = ("--plan", "plans/mini.yaml", "--tokens", "96", "--seed", "1")
     whole = ablation(finished, "merge", "check", str(merged), *arguments)

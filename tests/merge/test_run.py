@@ -96,6 +96,12 @@ def test_a_folder_that_came_meanwhile_is_let_alone(finished, tmp_path):
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["thesis.txt"] and not partial(tmp_path)
 
 
+def test_vllm_is_insisted_on(finished, tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "vllm_is_here", lambda: False)
+    with pytest.raises(UsageError, match="--engine vllm: vLLM is not installed here"):
+        merge(source(finished), Settings(tmp_path / "out", engine="vllm"), quietly, card)
+
+
 def test_which_texts_depends_on_the_seed_alone(finished):
     from ablation.merge.texts import choose_texts
     from ablation.policy.loading import load_tokenizer
@@ -129,6 +135,7 @@ def test_without_a_run_the_prompts_are_the_texts(study, tmp_path):
     assert "adapter_vs_start" not in record["check"] and record["journal"] is None
 
 
+@pytest.mark.slow
 def test_an_effect_that_rounding_takes_is_refused_and_leaves_nothing(tmp_path):
     bfloat16_study(tmp_path, 0.003)
     before = sorted(path.name for path in tmp_path.iterdir())
@@ -166,6 +173,7 @@ def test_weights_that_are_not_what_the_adapter_computes_are_refused(finished, tm
     assert not (tmp_path / "out").exists() and not partial(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_killed_merge_has_no_name_and_is_removed_by_the_next(study):
     arguments = ("merge", "C@2", "--plan", "plans/mini.yaml", "--texts", "8")
     target = study / "merged"
@@ -209,6 +217,7 @@ def test_a_disk_that_is_too_small_is_found_before_anything_is_done(finished, tmp
     assert not (tmp_path / "deep").exists()
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_leaves_no_folder(study):
     def limited() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (10**6, 10**6))

@@ -51,12 +51,18 @@ RECORD = {
     },
     "breakage": {
         "checks": {
+            "tool_call": {
+                "words": "a tool call",
+                "own": {"holds": 0, "of": 0},
+                "references": {"adapter": None, "base": {"holds": 0, "of": 0}},
+                "result": "not asked",
+            },
             "no_loop": {
                 "words": "no repetition loop",
                 "own": COUNT,
                 "references": {"adapter": COUNT, "base": COUNT},
                 "result": "pass",
-            }
+            },
         },
         "looked": {"prompts": ["p1@low"], "samples": 2, "max_tokens": 100, "without_tools": None},
         "failed": [],
@@ -214,6 +220,7 @@ def test_what_the_terminal_shows():
     assert "the first is 0.0373 of the second; it has to be under 0.25" in lines
     assert "WARNING: the first is 0.61 of what this run's updates changed" in lines
     assert re.search(r"no repetition loop +11/12 +11/12 +11/12 +pass", lines)
+    assert re.search(r"a tool call +- +- +- +not asked", lines)
 
 
 def test_a_refused_merge_shows_what_there_is():
