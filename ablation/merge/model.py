@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,8 +16,9 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
 from ablation.errors import UsageError
+from ablation.policy.attention import can_pack
 from ablation.policy.base import SampledTokens, SampleRequest, ScoreRow
-from ablation.policy.decoding import Decoding, decode
+from ablation.policy.decoding import Decoding, choose_tokens, decode, uniforms
 from ablation.policy.head import chunks
 from ablation.policy.loading import DTYPES, free_memory
 from ablation.policy.packing import micro_batches, pad
@@ -117,7 +119,33 @@ class Loaded:
 
     def sample(self, requests: list[SampleRequest], decoding: Decoding) -> list[SampledTokens]:
         """One rollout for each request, by the seeds alone."""
-        return decode(self._next_token_logits, self.layers, requests, decoding, self.device, None)
+        if can_pack(self.causal):
+            return decode(self._next_token_logits, self.layers, requests, decoding, self.device, None)
+        return [self._sample_alone(request, decoding) for request in requests]
+
+    @torch.no_grad()
+    def _sample_alone(self, request: SampleRequest, decoding: Decoding) -> SampledTokens:
+        """Without padding and with the cache that the model makes for itself: its layers may keep a state, or see a window."""
+        chance, cache, told = uniforms(request.seed, decoding.max_tokens), None, []
+        ids_1L = torch.tensor([request.prompt_ids], device=self.device)
+        for step in range(decoding.max_tokens):
+            made = self.causal.base_model(input_ids=ids_1L, past_key_values=cache, use_cache=True)
+            cache = made.past_key_values
+            raw_1V = torch.log_softmax(self.causal.get_output_embeddings()(made.last_hidden_state[:, -1]).float(), dim=-1)
+            chosen_1 = choose_tokens(raw_1V, torch.tensor(chance[step : step + 1], device=self.device), decoding)
+            top_1k = raw_1V.topk(min(decoding.top_logprobs, raw_1V.shape[1])).values
+            mass = float(top_1k.exp().sum())
+            normal_1k = top_1k - math.log(mass) if mass > 0 else top_1k
+            told.append((int(chosen_1), float(raw_1V[0, chosen_1]), float(-(normal_1k.exp() * normal_1k).sum()), mass))
+            if told[-1][0] in decoding.end_ids:
+                break
+            ids_1L = chosen_1[None]
+        token_ids, *floats = zip(*told, strict=True)
+        ended = token_ids[-1] in decoding.end_ids
+        arrays = (np.array(one, dtype=np.float32) for one in floats)
+        return SampledTokens(
+            np.array(token_ids, dtype=np.int64), *arrays, "stop" if ended else "length", token_ids[-1] if ended else None
+        )
 
     def _next_token_logits(self, ids_BL, mask_B1LK, position_ids_BL, cache) -> torch.Tensor:
         hidden_BLD = self.causal.base_model(
