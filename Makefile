@@ -63,7 +63,7 @@ $(VENV)-vllm/.installed: pyproject.toml .constraints.txt
 # one, and its jax is the last for 3.11. So its own requirements are named here, and it is installed without them.
 $(VENV)-tinker/.installed: pyproject.toml .constraints.txt tests/policy/tinker/requirements.txt
 	$(PYTHON) -m venv $(VENV)-tinker
-	grep -v -e '^peft' -e '^transformers' .constraints.txt > $(VENV)-tinker/constraints.txt
+	grep -v -e '^peft' -e '^tokenizers' -e '^transformers' .constraints.txt > $(VENV)-tinker/constraints.txt
 	$(VENV)-tinker/bin/python -m pip install --quiet --constraint $(VENV)-tinker/constraints.txt --editable '.[local,tinker]' --requirement tests/policy/tinker/requirements.txt
 	$(VENV)-tinker/bin/python -m pip install --quiet --no-deps --ignore-requires-python skyrl==0.4.0
 	cp tests/policy/tinker/sitecustomize.py "$$($(VENV)-tinker/bin/python -c 'import site; print(site.getsitepackages()[0])')"

@@ -43,7 +43,7 @@ def doctor(
     lacking = missing_resources(loaded)
     if lacking:
         raise UsageError("\n".join(f"{path}: {line}" for line in lacking))
-    need_local_extra()
+    need_local_extra(chosen.policy.backend)
     with make_reporter() as reporter:
         found = examine(chosen, path, reporter, machine)
     if as_json:
@@ -57,6 +57,8 @@ def report(found: dict[str, Any]) -> list[str]:
     proof = found.get("preflight")
     if proof is None:
         return ["self-test passed: padding, packing, sampler and adapter do not move the trainer's logprobs beyond rounding"]
+    if "reduction" in proof:
+        return service_report(proof)
     lines = [
         f"sampler against trainer   {proof['mismatch']:.2g} nats in the mean, at most {proof['mismatch_largest']:.2g}; "
         f"bound {proof['bound']:g}",
@@ -80,3 +82,25 @@ def report(found: dict[str, Any]) -> list[str]:
         lines += [f"turns                     {turns['mode']} ({turns['why']})", f"measured                  {taken}"]
         lines += memory_table(found["memory"])
     return lines
+
+
+def service_report(proof: dict[str, Any]) -> list[str]:
+    """What was proven of a training service, line by line."""
+    here, reduction = proof["mismatch_here"], proof["reduction"]
+    norm = proof["norm_metric"]
+    tokens = ", ".join(f"{count:,} {kind}" for kind, count in proof["tokens"].items())
+    return [
+        f"start state               holds the plan's start adapter, rank {proof['rank']:g}, alpha {proof['alpha']:g}",
+        f"tokenizer                 {proof['tokenizer']}",
+        f"seeds                     {proof['seeds']}; {proof['same_seed_identical']:.0%} of rollouts the same when sampled again",
+        f"sampler against trainer   {proof['mismatch']:.2g} nats in the mean; bound {proof['bound']:g}",
+        f"against the model here    {'not compared' if here is None else f'{here:.2g} nats'}",
+        f"losses                    {reduction['tokens']} over tokens, {reduction['rows']} over rows, made a sum; "
+        f"scale {proof['scale']:.3f}",
+        f"fresh Adam                first step {proof['first_step_off']:.2g} of the learning rate off; "
+        f"{proof['resumed_off']:.2g} after a stored state",
+        f"an adapter one step on    {proof['new_adapter_mismatch']:.2g} nats apart; "
+        f"{proof['old_adapter_mismatch']:.2g} from the one before",
+        f"norm of the gradient      {'not told' if norm is None else f'told as {norm}'}",
+        f"tokens of this look       {tokens}",
+    ]

@@ -65,7 +65,7 @@ def evaluate(
         run_folder = root  # printed commands need it
     machine = this_machine(locked.plan.policy, turns, server, server_folder, processes)
     find_set(locked, set_name)
-    need_local_extra()
+    need_local_extra(locked.plan.policy.backend)
     from ablation.study.evaluate import evaluate as compare
     from ablation.study.next_steps import next_command
 

@@ -84,7 +84,7 @@ def run(
         from ablation.study.extension import check_request
 
         family = check_request(locked, family, continue_to)
-    need_local_extra()
+    need_local_extra(locked.plan.policy.backend)
     from ablation.study.next_steps import next_command
     from ablation.study.runner import open_study
     from ablation.trackers.beside import trackers_beside
@@ -141,15 +141,19 @@ def goes_on_with(command: str) -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def need_local_extra() -> None:
-    """Training needs packages that a reviewer's install does not have."""
+def need_local_extra(backend: str = "local") -> None:
+    """Training needs packages that a reviewer's install does not have; a service needs no model here."""
     from importlib.util import find_spec
 
     from ablation.errors import UsageError
+    from ablation.plan.prices import SERVICES
 
-    missing = [name for name in ("torch", "transformers", "peft", "safetensors") if find_spec(name) is None]
+    names, extra = ("torch", "transformers", "peft", "safetensors"), "local"
+    if backend in SERVICES:
+        names, extra = ("transformers", "safetensors", "tinker"), "tinker"
+    missing = [name for name in names if find_spec(name) is None]
     if missing:
         raise UsageError(
             f"running an arm needs {', '.join(missing)}, which this install does not have",
-            hint="pip install -e '.[local]' in the checkout",
+            hint=f"pip install -e '.[{extra}]' in the checkout",
         )

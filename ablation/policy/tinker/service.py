@@ -74,6 +74,8 @@ class Service:
         import tinker
 
         if self._client is None:
+            if not self.there():  # the client itself would not say so for minutes
+                raise ConnectionError(f"no answer from {self.url}")
             self._client = tinker.ServiceClient(base_url=self.address, user_metadata={"program": "ablation"})
         return self._client
 

@@ -94,14 +94,16 @@ def test_a_server_that_is_started_again_in_the_middle_of_an_update(policy, serve
     assert policy.adapter_sha256() == expected
 
 
-def test_a_server_that_is_nowhere_ends_the_command_with_what_to_do(monkeypatch):
+def test_a_server_that_is_nowhere_ends_the_command_with_what_to_do():
     service = Service(f"http://127.0.0.1:{free_port()}", lambda words: None, patience=2.0)
-    monkeypatch.setattr("tinker.lib.internal_client_holder.MAX_CONNECTION_ERROR_RETRIES", 1)
     assert not service.there()
     began = time.monotonic()
-    with pytest.raises(EngineFailed, match="no success in 0 minutes while asking for its models"):
+    with pytest.raises(
+        EngineFailed, match="no success in 0 minutes while asking for its models: no answer from http://127"
+    ) as found:
         service.models()
-    assert time.monotonic() - began < 400
+    assert "the same command goes on from here" in found.value.hint
+    assert time.monotonic() - began < 30
 
 
 def test_no_key_is_said_before_anything_is_asked(monkeypatch):

@@ -35,8 +35,8 @@ def test_what_is_found_of_this_server(proven):
     found = proven.found
     # SkyRL's jax backend divides by a row's targets and by the rows (skyrl/backends/jax.py), and Adam's fields are obeyed
     assert found["reduction"] == {"tokens": "mean", "rows": "mean"}
-    assert found["two_rows"] == pytest.approx(1.0, abs=1e-3)
-    assert found["doubled_weights"] == pytest.approx(2.0, abs=2e-3)
+    assert found["two_rows"] == pytest.approx(1.0, abs=0.01)
+    assert found["doubled_weights"] == pytest.approx(2.0, abs=0.02)
     assert found["no_weights"] == 0.0
     assert found["scale"] == pytest.approx(1.0, abs=0.01)
     assert found["leaves_gradients"] is True

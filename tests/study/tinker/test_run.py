@@ -25,11 +25,14 @@ RUN = ("run", "--all", "--policy", "tinker")
 PATIENCE = 1200.0
 
 
-def ended(folder: Path, served, until=None) -> tuple[int, str]:
-    """(exit code, what it said) of the study's command; it is killed as soon as `until` is true."""
+def ended(folder: Path, served, until=None, *, torch: bool = True) -> tuple[int, str]:
+    """(exit code, what it said) of the study's command; it is killed as soon as `until` is true. Without `torch` it has none."""
     output = folder / "output.txt"
+    variables = environment() | served.environment
+    if not torch:
+        variables["PYTHONPATH"] = f"{Path(__file__).parent / 'no_torch'}:{variables['PYTHONPATH']}"
     with output.open("w") as file:
-        process = subprocess.Popen(command(*RUN), cwd=folder, env=environment() | served.environment, stdout=file, stderr=file)
+        process = subprocess.Popen(command(*RUN), cwd=folder, env=variables, stdout=file, stderr=file)
         end = time.monotonic() + PATIENCE
         while process.poll() is None and not (until is not None and until()):
             assert time.monotonic() < end, output.read_text()[-3000:]
@@ -46,13 +49,13 @@ def checkpoints(run: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def finished(served, tmp_path_factory):
-    """A study that ran without a stop, and one that was killed three times."""
+    """A study that ran without a stop and without torch, and one that was killed three times."""
     folders = {}
     for name in ("quiet", "killed"):
         folder = folders[name] = tmp_path_factory.mktemp(name)
         lock_plan(write_tree(folder, service_tree(served.model)))
     quiet, killed = folders["quiet"], folders["killed"]
-    code, said = ended(quiet, served)
+    code, said = ended(quiet, served, torch=False)
     assert code == 0, said[-3000:]
     run = killed / "runs" / "served-tinker"
     moments = (
@@ -94,7 +97,15 @@ def test_what_the_journal_and_a_checkpoint_say(finished, served):
     (loaded,) = [event for event in events if event["event"] == "model_loaded"]
     assert loaded["machine"] == {"server": served.server.url, "start_state": served.start}
     assert loaded["preflight"]["reduction"] == {"tokens": "mean", "rows": "mean"}
-    assert loaded["preflight"]["mismatch_here"] < 1e-4
+    assert (
+        "torch" in loaded["environment"]["packages"] and loaded["environment"]["threads"] is None
+    )  # installed and not to be had
+    assert loaded["preflight"]["mismatch_here"] is None
+    killed = finished[1] / "runs" / "served-tinker"
+    events_killed = check_journal(killed, verify_lock(finished[1] / "plans" / "served.yaml").digest).events
+    proofs = [event["preflight"] for event in events_killed if event["event"] == "model_loaded"]
+    assert len(proofs) == 4
+    assert all(0 < proof["mismatch_here"] < 1e-4 for proof in proofs)
     trained = [event for event in events if event["event"] == "update_trained"]
     assert len(trained) == 6
     assert all(event["stepped"] and event["trained_tokens"] > 0 for event in trained)
@@ -128,3 +139,13 @@ def test_a_missing_start_is_said_with_what_to_do(served, tmp_path):
     found = ablation(tmp_path, *RUN, more={"TINKER_API_KEY": "tml-x", "ABLATION_TINKER_SERVER": served.server.url})
     assert found.returncode == 2
     assert "ABLATION_TINKER_START is not set" in " ".join(found.stderr.split())
+
+
+def test_doctor_says_what_was_proven(served, tmp_path):
+    write_tree(tmp_path, service_tree(served.model))
+    found = ablation(tmp_path, "doctor", "--plan", "plans/served.yaml", "--policy", "tinker", more=served.environment)
+    assert found.returncode == 0, found.stderr
+    said = " ".join(found.stdout.split())
+    assert "start state holds the plan's start adapter, rank 8, alpha 32" in said
+    assert "losses mean over tokens, mean over rows, made a sum; scale 1.00" in said
+    assert "norm of the gradient told as skyrl.ai/grad_norm" in said
