@@ -133,4 +133,4 @@ def test_the_gradient_is_the_sum_over_all_rows_by_autograd_alone(lives, count):
     stored = load_file(lives / str(count) / "float64" / "optimizer.safetensors")
     share = 1 - plan.training.optimizer.beta1  # of the gradient in the first moment, after one step
     found = {name: stored[f"exp_avg/{name}"] / share for name in by_hand}
-    assert relative(found, by_hand) < 1e-6  # transformers rounds its norms to float32
+    assert relative(found, by_hand) < 1e-5  # transformers rounds its norms to float32; an average would be off by 1 - 1 / count
