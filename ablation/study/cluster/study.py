@@ -74,13 +74,14 @@ class ClusterStudy(Study):
         """As `Study.sweep`; whoever comes while it is being sampled waits for it."""
         if family in self._sweeps:
             return self._sweeps[family]
-        lock = self._sampling[family]
-        with self.turns.aside():
-            lock.acquire()
+        lock, held = self._sampling[family], False
         try:
+            with self.turns.aside():  # at its end the run may be over, and others wait for this lock, too
+                held = lock.acquire()
             return super().sweep(family)
         finally:
-            lock.release()
+            if held:
+                lock.release()
 
     def _is_over(self, family: str, arm: str) -> bool:
         return stage_is_complete(self.run.readout(family, arm)) or self.run.stopped(family, arm).is_file()

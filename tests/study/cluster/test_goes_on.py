@@ -65,14 +65,14 @@ def test_ctrl_c_ends_all_processes_and_says_how_to_go_on(serial, tmp_path):
     """With a cluster of its own; while it works, the run can be looked at."""
     shutil.copytree(serial / "plans", tmp_path / "plans")
     own = Runs(tmp_path, None)
-    process = own.start("--arm", "C", on="ray")
+    process = own.start("--all", on="ray")  # three arms, two of which wait for the sweep
     part = own.wait_for(lambda one: one["event"] == "part_written", process)
     state = run_state(verify_lock(tmp_path / "plans" / "mini.yaml").plan, own.run)
     assert state.begun == {"main/start/sweep": len(own.events("part_written")) * 2} or state.sweeps["main"] == "yes"
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 130, output
-    assert "stopped; nothing that was written is lost. Go on with: ablation run --arm C --on ray" in output
+    assert "stopped; nothing that was written is lost. Go on with: ablation run --all --on ray" in output
     assert "Traceback" not in output
     assert is_gone(worker_of(part)[0], 30)
     children = [one for one in Path("/proc").glob("[0-9]*/environ") if str(tmp_path) in _environment(one)]
