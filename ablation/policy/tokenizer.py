@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ UNUSABLE_TEXT = (OSError, ValueError, RuntimeError, KeyError, TypeError, Attribu
 
 def load_tokenizer(base: Path) -> Any:
     """The tokenizer, chat template included, of a model folder. Raises `UsageError` if there is none that can be used."""
+    if find_spec("torch") is None:
+        os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # that no model can be loaded is no news
     from transformers import AutoTokenizer
 
     try:
