@@ -22,6 +22,7 @@ from transformers import MistralConfig, MistralForCausalLM, Qwen3Config, Qwen3Fo
 from ablation.plan.arms import Adam
 from ablation.plan.model import Plan
 from ablation.policy.base import SampleRequest, ScoreRow, TrainRow
+from ablation.policy.probes import weights_kept
 from tests.policy.conftest import END, PAD, TARGETS, VOCABULARY, small_llama
 
 ROOT = Path(__file__).parents[3]
@@ -169,6 +170,7 @@ def life(policy: Any, folder: Path, case: Case) -> dict[str, Any]:
     seen["scores"] += [policy.score(rows), policy.score(rows, start=True), policy.score(rows[:1]), policy.score([])]
     if case.whole:
         seen |= _not_stepped_on(policy)
+        seen["probes"] = probe(policy)
     seen["stats"].append(policy.update([rows[3]], RATE))  # a single row: most processes have none
     saved = folder / "saved"
     saved.mkdir(parents=True, exist_ok=True)
@@ -185,6 +187,17 @@ def life(policy: Any, folder: Path, case: Case) -> dict[str, Any]:
     policy.reset(Adam())
     seen["reset"] = policy.adapter_sha256()
     return seen
+
+
+def probe(policy: Any) -> dict[str, Any]:
+    """What vLLM's preflight asks of a trainer."""
+    before = policy.adapter_sha256()
+    with weights_kept(policy):
+        policy.zero_weights()
+        seen = {"zeros": policy.adapter_sha256(), "of the base": policy.score(make_rows(0)[:3])}
+        policy.made_up_weights("v_proj", 0.1)
+        seen["made up"] = policy.adapter_sha256()
+    return seen | {"logits": policy.logits([5, 6, 7, 8], 2), "kept": policy.adapter_sha256() == before}
 
 
 def _not_stepped_on(policy: Any) -> dict[str, Any]:

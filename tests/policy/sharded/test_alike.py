@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from ablation.policy.local import LocalPolicy
+from tests.policy.conftest import VOCABULARY
 
 from .conftest import seen_by
 from .scenario import CASES, COUNTS, RATE, STEPS, Case, arguments, make_rows
@@ -100,6 +101,16 @@ def test_what_cannot_be_stepped_on_is_not(lives, case, count):
     assert seen["not finite"].nonfinite_rows == (7,)
     assert not seen["too large"].stepped
     assert seen["stayed"], "weights as before, to the bit"
+
+
+@whole
+def test_what_a_preflight_asks_for_is_the_same(lives, case, count):
+    found, wanted = (seen_by(lives, n, case)["probes"] for n in (count, 0))
+    assert (found["zeros"], found["made up"], found["kept"]) == (wanted["zeros"], wanted["made up"], True)
+    for one, other in zip(found["of the base"], wanted["of the base"], strict=True):
+        assert one == pytest.approx(other, abs=CASES[case].logprob)
+    assert found["logits"].shape == (2, VOCABULARY)
+    assert found["logits"] == pytest.approx(wanted["logits"], abs=1e-4)
 
 
 @every
