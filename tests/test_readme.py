@@ -9,7 +9,7 @@ PAGES = [
     *("plans/hardware.md", "plans/tessera.md"),
     "runs/records/smollm2-vllm/README.md",
     *("ablation/assets/README.md", "ablation/training/weightings/README.md", "ablation/policy/vllm/README.md"),
-    "ablation/merge/README.md",
+    *("ablation/merge/README.md", "ablation/study/cluster/README.md"),
 ]
 
 

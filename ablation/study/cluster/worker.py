@@ -16,6 +16,8 @@ from typing import Any
 
 from ablation.errors import AblationError, IntegrityError, StopRuleFired, UsageError
 from ablation.files import sha256_path
+from ablation.plan.choose import lock_path
+from ablation.plan.deviations import deviations_path
 from ablation.plan.locate import locate, resources_of
 from ablation.plan.lock import LockedPlan, verify_lock
 from ablation.rollouts.folder import RunFolder
@@ -131,10 +133,8 @@ class _Work:
         plan = home / "plans" / self.order.plan
         plan.parent.mkdir()
         shutil.copyfile(run.plan, plan)
-        shutil.copyfile(run.lock, plan.with_suffix(".lock"))
+        shutil.copyfile(run.lock, lock_path(plan))
         if run.deviations.is_file():
-            from ablation.plan.deviations import deviations_path
-
             shutil.copyfile(run.deviations, deviations_path(plan))
         locked = verify_lock(plan)
         need_model(locked, self.order.places)
