@@ -30,6 +30,8 @@ from ablation.rollouts.values import values_in_effect
 
 STATE_FILE = "service.json"
 """Of a checkpoint: where at the service the state is that the adapter beside it was downloaded from."""
+KEPT = 7 * 86400
+"""Seconds for which weights are stored that were only sampled from, or looked at; a state that a checkpoint names never ends."""
 MISMATCH = {"float32": 1e-3, "bfloat16": 0.05}
 """Bounds of `policy.tinker.mismatch` where the plan gives none, by dtype (nats)."""
 NORM_METRICS = ("grad_norm", "skyrl.ai/grad_norm", "grad_norm:mean")
@@ -125,7 +127,7 @@ class TinkerPolicy:
 
     def stored_sampler(self, trainer: Any) -> tuple[str, Weights]:
         """Store what a training client holds for sampling; (its address, the weights downloaded from there)."""
-        path = self.service.wait(trainer.save_weights_for_sampler(unique_name("sampler"))).path
+        path = self.service.wait(trainer.save_weights_for_sampler(unique_name("sampler"), ttl_seconds=KEPT)).path
         return path, self.service.download(path)[0]
 
     def attempt(self, what: str, work: Callable[[], T]) -> T:
@@ -353,7 +355,6 @@ class TinkerPolicy:
             "name": "tinker",
             "tinker": version("tinker"),
             "base_model": self.plan.policy.tinker.base_model,
-            "start_state": self.start.path,
             "reduction": self.reductions.record(),
         }
 

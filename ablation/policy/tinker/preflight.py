@@ -15,7 +15,7 @@ import numpy as np
 from ablation.errors import IntegrityError, UsageError
 from ablation.plan.arms import Adam
 from ablation.policy.base import SampledTokens, SampleRequest, ScoreRow, TrainRow
-from ablation.policy.tinker.policy import NORM_METRICS, TinkerPolicy
+from ablation.policy.tinker.policy import KEPT, NORM_METRICS, TinkerPolicy
 from ablation.policy.tinker.probe import (
     Throwaway,
     check_adam_fields,
@@ -52,7 +52,7 @@ def check_start(policy: TinkerPolicy) -> dict[str, Any]:
     """That the start state holds exactly the plan's start adapter, at the plan's rank and alpha. Leaves the policy there."""
     lora, path = policy.plan.model.lora, policy.start.path
     trainer = policy.live().trainer
-    stored = policy.service.wait(trainer.save_weights_for_sampler(unique_name("start"))).path
+    stored = policy.service.wait(trainer.save_weights_for_sampler(unique_name("start"), ttl_seconds=KEPT)).path
     weights, config = policy.service.download(stored)
     for name, own, planned in (("rank", config.get("r"), lora.rank), ("alpha", config.get("lora_alpha"), lora.alpha)):
         if own != planned:
@@ -66,10 +66,8 @@ def check_start(policy: TinkerPolicy) -> dict[str, Any]:
 
 def check_tokenizer(policy: TinkerPolicy, tokenizer: Any) -> str:
     """Whether the service's tokenizer is the plan's: "same", or "not compared" where it cannot be had here."""
-    trainer = policy.live().trainer
-    try:
-        other = trainer.get_tokenizer()
-    except Exception:  # it is fetched from a model hub, by whatever library that takes
+    other = _tokenizer_of(policy.live().trainer)
+    if other is None:
         return "not compared"
     own, theirs = tokenizer.get_vocab(), other.get_vocab()
     if own != theirs:
@@ -80,6 +78,26 @@ def check_tokenizer(policy: TinkerPolicy, tokenizer: Any) -> str:
             hint="Token ids are what goes there and back: they must mean the same.",
         )
     return "same"
+
+
+def _tokenizer_of(trainer: Any) -> Any | None:
+    """The tokenizer that the service names: a folder that is here, too, or one of a model hub; None if it cannot be had."""
+    import logging
+
+    from transformers import AutoTokenizer
+
+    data = trainer.get_info().model_data
+    name = data.tokenizer_id or data.model_name or ""
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # that the hub is not reached is said once, by us
+    try:
+        return AutoTokenizer.from_pretrained(name, local_files_only=True)
+    except Exception:  # whatever library it takes raises what it likes
+        if name.count("/") != 1:  # no name of a hub
+            return None
+    try:
+        return trainer.get_tokenizer()
+    except Exception:
+        return None
 
 
 def check_sampling(policy: TinkerPolicy, prompt: tuple[int, ...]) -> tuple[dict[str, Any], list[tuple[ScoreRow, SampledTokens]]]:

@@ -18,7 +18,8 @@ from ablation.plan.arms import Adam
 from ablation.plan.prices import Tokens
 from ablation.policy.base import ScoreRow, TrainRow
 from ablation.policy.tinker.data import Reduction, Reductions, scoring_data, targets_of_row, token_logprobs, training_data
-from ablation.policy.tinker.policy import TinkerPolicy, adam_params
+from ablation.policy.tinker.policy import KEPT, TinkerPolicy, adam_params
+from ablation.policy.tinker.service import unique_name
 from ablation.policy.tinker.weights import Weights, change, largest_change
 
 EPS = 1e6
@@ -65,9 +66,7 @@ class Throwaway:
         return change(self.weights, before)
 
     def save(self) -> str:
-        from ablation.policy.tinker.service import unique_name
-
-        return self.service.wait(self.trainer.save_state(unique_name("probe"))).path
+        return self.service.wait(self.trainer.save_state(unique_name("probe"), ttl_seconds=KEPT)).path
 
     def close(self) -> None:
         self.service.let_go(self.trainer)
