@@ -53,6 +53,8 @@ def on_hardware(
 def model_config(loaded: LoadedPlan, config: Path | None) -> tuple[dict[str, Any], str | None]:
     """(the model's config.json, where it was found): the given one, else that of the plan's base where it is at hand."""
     from ablation.errors import UsageError
+    from ablation.files import parse_json
+    from ablation.plan.footprint import wrong_in_config
     from ablation.plan.locate import locate
 
     base = loaded.plan.model.base
@@ -60,10 +62,13 @@ def model_config(loaded: LoadedPlan, config: Path | None) -> tuple[dict[str, Any
     if config is None and not path.is_file():
         return {}, None
     try:
-        content = json.loads(path.read_bytes())
+        content = parse_json(path.read_bytes())
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is not JSON"
+        reason = getattr(error, "strerror", None) or f"it is not JSON: {error}"
         raise UsageError(f"{path}: cannot be read as a model's config: {reason}") from error
     if not isinstance(content, dict):
         raise UsageError(f"{path}: cannot be read as a model's config: it is not a JSON object")
+    wrong = wrong_in_config(content)
+    if wrong is not None:
+        raise UsageError(f"{path}: cannot be read as a model's config: {wrong}")
     return content, f"{base.at}/config.json" if config is None else str(config)

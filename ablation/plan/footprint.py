@@ -88,6 +88,40 @@ class Shape:
         return sizes.get(name, (self.hidden, self.hidden, self.layers))
 
 
+SIZES = (
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "vocab_size",
+    "intermediate_size",
+    "full_attention_interval",
+    "linear_key_head_dim",
+    "linear_num_key_heads",
+    "linear_num_value_heads",
+    "linear_value_head_dim",
+)
+"""What `shape_of` reads of a config as numbers."""
+LARGEST = 10**9
+
+
+def wrong_in_config(config: dict[str, Any]) -> str | None:
+    """What in a model's config.json cannot be a size, in words; None if `shape_of` can read it."""
+    own = config.get("text_config")
+    if own is not None and not isinstance(own, dict):
+        return "`text_config` is not a JSON object"
+    own = own or config
+    for name in SIZES:
+        value = own.get(name)
+        if value is not None and (type(value) is not int or not 1 <= value <= LARGEST):
+            return f"`{name}` is {str(value)[:40]}; a whole number from 1 to {LARGEST:,} is needed"
+    kinds, layers = own.get("layer_types"), own.get("num_hidden_layers")
+    if isinstance(kinds, list) and layers is not None and len(kinds) != layers:
+        return f"`layer_types` has {len(kinds)} entries, and `num_hidden_layers` is {layers}"
+    return None
+
+
 def shape_of(config: dict[str, Any], plan: Plan) -> Shape:
     """From a model's config.json; what it does not say is taken from the plan, or as the usual multiple."""
     config = config.get("text_config") or config

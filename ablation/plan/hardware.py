@@ -19,6 +19,8 @@ from ablation.plan.section import did_you_mean
 from ablation.plan.yaml_reader import read_yaml
 
 MOST_DEVICES = 4096
+LEAST_ASSUMED, MOST_ASSUMED = 1e-6, 1e9
+"""Beyond them a number is a slip, and times are none that can be printed."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class Assumed:
     """Memory bandwidth of one CPU thread; not measured by us."""
 
     def changed(self, given: Iterable[str]) -> Assumed:
-        """With `NAME=VALUE` of each of `given`. Raises `UsageError` for what is no assumption or no number above 0."""
+        """With `NAME=VALUE` of each of `given`. Raises `UsageError` for what is no assumption or no number that it can be."""
         values: dict[str, float] = {}
         names = [one.name for one in fields(self)]
         for text in given:
@@ -60,11 +62,9 @@ class Assumed:
                 number = float(value)
             except ValueError:
                 number = 0.0
-            share = name.endswith("_use")
-            if not 0 < number <= (1 if share else 1e9):
-                raise UsageError(
-                    f"--assume {name}: found `{value}`; a number above 0{' and at most 1' if share else ''} is needed"
-                )
+            most = 1 if name.endswith("_use") else MOST_ASSUMED
+            if not LEAST_ASSUMED <= number <= most:
+                raise UsageError(f"--assume {name}: found `{value[:40]}`; a number from {LEAST_ASSUMED:g} to {most:g} is needed")
             values[name] = number
         return replace(self, **values)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ablation.errors import UsageError
-from ablation.plan.footprint import Shape, adapter_parameters, kv_bytes, rank_times, shape_of, state_bytes
+from ablation.plan.footprint import Shape, adapter_parameters, kv_bytes, rank_times, shape_of, state_bytes, wrong_in_config
 from ablation.plan.hardware import Assumed, catalog, hardware
 from ablation.plan.load import load_plan
 
@@ -76,7 +76,10 @@ def test_assumptions_can_be_changed():
     ("text", "words"),
     [
         ("decode_us=0.5", "did you mean `decode_use`?"),
-        ("decode_use", "a number above 0 and at most 1"),
+        ("decode_use", "a number from 1e-06 to 1 "),
+        ("decode_use=1e-320", "found `1e-320`; a number from 1e-06 to 1 "),  # bytes / (rate x 1e-320) is infinite
+        ("cpu_gbps=1e-300", "a number from 1e-06 to 1e+09"),
+        ("step_ms=" + "1" * 5000, f"found `{'1' * 40}`"),
         ("decode_use=1.5", "found `1.5`"),
         ("step_ms=-1", "found `-1`"),
         ("step_ms=nan", "found `nan`"),
@@ -119,6 +122,26 @@ def test_what_is_assumed_where_no_config_is_at_hand():
     shape = shape_of({}, TESSERA)
     assert (shape.full, shape.linear, shape.key_heads * shape.head_size, shape.inside) == (16, 48, 1024, 21_596)
     assert kv_bytes(shape, 2) == 65_536
+
+
+@pytest.mark.parametrize(
+    ("own", "words"),
+    [
+        ({"hidden_size": -5}, "`hidden_size` is -5; a whole number from 1 to 1,000,000,000 is needed"),
+        ({"num_hidden_layers": "x"}, "`num_hidden_layers` is x"),
+        ({"num_hidden_layers": 1.5}, "`num_hidden_layers` is 1.5"),
+        ({"num_key_value_heads": 0}, "`num_key_value_heads` is 0"),
+        ({"vocab_size": True}, "`vocab_size` is True"),
+        ({"head_dim": 10**30}, "`head_dim` is 1000000000"),
+        ({"full_attention_interval": 0}, "`full_attention_interval` is 0"),
+        ({"layer_types": ["linear_attention"] * 99}, "`layer_types` has 99 entries, and `num_hidden_layers` is 64"),
+    ],
+)
+def test_a_config_with_sizes_that_cannot_be(own, words):
+    found = wrong_in_config({"text_config": CONFIG["text_config"] | own})
+    assert found is not None and found.startswith(words)
+    assert wrong_in_config(CONFIG) is None and wrong_in_config({}) is None
+    assert wrong_in_config({"text_config": [1]}) == "`text_config` is not a JSON object"
 
 
 def test_a_model_without_linear_attention_is_as_before():

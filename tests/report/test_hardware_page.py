@@ -112,3 +112,18 @@ def test_the_studys_own_service_is_priced_by_tokens(priced):
 def test_what_cannot_be_asked_is_one_error(tmp_path, arguments, words):
     result = run(str(write_plan(tmp_path, TEXT)), *arguments)
     assert isinstance(result.exception, UsageError) and words in result.exception.message  # `main` makes exit code 2 of it
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"text_config": [1]}', "`text_config` is not a JSON object"),
+        ('{"num_hidden_layers": 1e400}', "it is not JSON"),
+        ("[" * 100_000, "nested too deep"),
+        ('{"hidden_size": 0}', "`hidden_size` is 0"),
+    ],
+)
+def test_a_config_that_cannot_be_is_one_error(tmp_path, text, words):
+    (tmp_path / "config.json").write_text(text)
+    result = run(str(write_plan(tmp_path, TEXT)), "--hardware", "h200x8", "--config", str(tmp_path / "config.json"), "--json")
+    assert isinstance(result.exception, UsageError) and words in result.exception.message
