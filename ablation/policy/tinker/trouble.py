@@ -43,7 +43,11 @@ def understand(error: BaseException) -> Trouble | None:
         return Trouble("lost" if any(one in lower for one in GONE) else "refused", words)
     if isinstance(error, tinker.TinkerError):
         return Trouble("key" if "api_key" in lower or "api key" in lower else "lost", words)
-    if type(error).__module__.startswith("tinker") or "poisoned" in lower or "client pool" in lower:
+    if (
+        type(error).__module__.startswith("tinker")
+        or "poisoned" in lower
+        or (isinstance(error, RuntimeError) and "is closed" in lower)
+    ):
         return Trouble("lost", words)
     return None
 
