@@ -18,6 +18,8 @@ SERVER_KEY = "ABLATION_VLLM_SERVER_KEY"
 """Only the environment names the key, so that it stands in no shell history, process list or journal."""
 _VARIABLES = {"turns": "ABLATION_TURNS", "server": "ABLATION_VLLM_SERVER", "server_folder": "ABLATION_VLLM_SERVER_FOLDER"}
 _PROCESSES = "ABLATION_PROCESSES"
+MOST_PROCESSES = 4096
+"""No model is divided over more; a number that is a slip is refused before memory runs out."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +107,8 @@ def _processes(policy: Policy, option: int | None, variable: str | None) -> int:
     name, value = (_PROCESSES, variable) if option is None else ("--processes", str(option))
     if value is None:
         return 1
-    if not value.isascii() or not value.isdigit() or int(value) < 1:
-        raise UsageError(f"{name}: found `{value}`; it is a number of processes, 1 or more")
+    if not value.isascii() or not value.isdigit() or len(value) > 9 or not 1 <= int(value) <= MOST_PROCESSES:
+        raise UsageError(f"{name}: found `{value[:40]}`; it is a number of processes, from 1 to {MOST_PROCESSES}")
     return int(value)
 
 
@@ -115,7 +117,8 @@ def check_address(name: str, address: str, key: str = SERVER_KEY) -> None:
     try:
         parts = urlsplit(address)
         right = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError:
+        (parts.hostname or "").encode("idna")  # as whoever connects does
+    except ValueError:  # a UnicodeError is one
         right = False
     if not right:
         raise UsageError(f"{name}: found `{without_password(address)}`; an address such as http://127.0.0.1:8000 is needed")

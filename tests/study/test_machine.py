@@ -38,6 +38,8 @@ def test_what_stands_in_the_environment_for_other_plans_is_left_alone():
         (SERVER, {"server": "127.0.0.1:8000"}, "--server: found `127.0.0.1:8000`; an address such as"),
         (SERVER, {"server": "http://:0"}, "an address such as"),
         (SERVER, {"server": "http://a:99999"}, "an address such as"),
+        (SERVER, {"server": f"http://{'h' * 64}:80"}, "an address such as"),  # a part of a name has at most 63 characters
+        (SERVER, {"server": "http://..:80"}, "an address such as"),
         (SERVER, {"server": "http://me:secret@a"}, "--server: the address has a name or a password in it"),
         (
             SERVER,
@@ -74,8 +76,16 @@ def test_processes_are_those_of_the_option_then_of_the_environment():
     assert this_machine(LOCAL, environment={"ABLATION_PROCESSES": ""}) == Machine()
 
 
-@pytest.mark.parametrize(("option", "variable"), [(0, None), (-1, None), (None, "0"), (None, "two"), (None, "1.5"), (None, "²")])
+@pytest.mark.parametrize(
+    ("option", "variable"),
+    [(0, None), (-1, None), (None, "0"), (None, "two"), (None, "1.5"), (None, "²"), (10**9, None), (None, "4097")],
+)
 def test_what_is_no_number_of_processes_is_refused(option, variable):
     environment = {} if variable is None else {"ABLATION_PROCESSES": variable}
     with pytest.raises(UsageError, match=rf"processes|PROCESSES: found `{option if variable is None else variable}`"):
         this_machine(LOCAL, processes=option, environment=environment)
+
+
+def test_a_number_of_processes_with_thousands_of_digits_is_refused():
+    with pytest.raises(UsageError, match=f"ABLATION_PROCESSES: found `{'1' * 40}`; .* from 1 to 4096"):
+        this_machine(LOCAL, environment={"ABLATION_PROCESSES": "1" * 5000})

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ablation.errors import ProcessesFailed
+from ablation.plan.footprint import TRAINER_PROCESS
 from ablation.policy.memory import TooSmall
 from ablation.policy.sharded.serve import END, FAILURE, LOG, PULSE_SECONDS, Answer, Loaded, Told, ToLoad, start
 
@@ -39,7 +40,7 @@ _DOING = {
 
 
 def need_devices(processes: int) -> None:
-    """Raise `TooSmall` if there are GPUs, and fewer than `processes`."""
+    """Raise `TooSmall` if there are GPUs, and fewer than `processes`; or none, and the machine's memory cannot hold them."""
     import torch
 
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -47,6 +48,12 @@ def need_devices(processes: int) -> None:
         raise TooSmall(
             f"--processes {processes}: each process needs a GPU of its own; this one sees {gpus}",
             hint="CUDA_VISIBLE_DEVICES says which ones. Nothing was started.",
+        )
+    needed, memory = processes * TRAINER_PROCESS["cpu"], os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if not gpus and needed > memory:
+        raise TooSmall(
+            f"--processes {processes}: without a model they take {needed / 1e9:,.0f} GB; this machine has {memory / 1e9:,.0f}",
+            hint="Nothing was started.",
         )
 
 

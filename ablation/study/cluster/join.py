@@ -103,8 +103,8 @@ def _connect(address: str, say: Callable[[str], None]) -> None:
     elif address != _AUTO:
         host, _, port = address.rpartition(":")
         try:
-            socket.create_connection((host, int(port)), timeout=CONNECT).close()
-        except OSError as error:
+            socket.create_connection((host.removeprefix("[").removesuffix("]"), int(port)), timeout=CONNECT).close()
+        except (OSError, UnicodeError) as error:  # the second for what cannot be a host's name
             raise _unreachable(address, str(error)) from None
     if address != _HERE:
         _ask_whether_there_is_one(address)

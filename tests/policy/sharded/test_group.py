@@ -139,3 +139,12 @@ def test_each_process_needs_a_gpu_of_its_own(monkeypatch):
     need_devices(2)
     with pytest.raises(TooSmall, match="--processes 3: each process needs a GPU of its own; this one sees 2"):
         need_devices(3)
+
+
+def test_processes_that_memory_cannot_hold_are_not_started(monkeypatch):
+    """0.6 GB each: 10 of them are 6 GB."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": 1_000_000, "SC_PAGE_SIZE": 4096}.__getitem__)  # 4.1 GB
+    need_devices(6)
+    with pytest.raises(TooSmall, match="--processes 10: without a model they take 6 GB; this machine has 4"):
+        need_devices(10)

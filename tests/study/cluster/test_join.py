@@ -88,6 +88,13 @@ def test_gpus_on_two_machines_are_no_machine_with_both():
     assert "host0 has 64 CPUs and 4 GPUs; host1 has 64 CPUs and 4 GPUs" in refused.value.message
 
 
+@pytest.mark.parametrize("host", ["h" * 64, ".."])
+def test_what_cannot_be_a_host_is_one_error(host):
+    """A part of a name has from 1 to 63 characters: Python's resolver raises no OSError for it."""
+    with pytest.raises(UsageError, match="no Ray cluster could be joined"), joined(f"{host}:80", Policy(), DEFAULT, print):
+        pass
+
+
 @pytest.mark.slow
 def test_an_address_with_nobody_or_somebody_else_behind_it(monkeypatch):
     pytest.importorskip("ray")
