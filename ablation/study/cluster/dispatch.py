@@ -106,13 +106,9 @@ class Dispatch:
         from ablation.study.cluster.worker import work
 
         needs = self.cluster.needs
-        task = ray.remote(work).options(
-            name=unit.name,
-            num_cpus=needs.cpus,
-            num_gpus=needs.gpus,
-            max_retries=0,  # see the package's docstring
-            scheduling_strategy="SPREAD",
-        )
+        place = {"num_cpus": needs.cpus, "num_gpus": needs.gpus, "scheduling_strategy": "SPREAD"}
+        once = {"max_calls": 1} if needs.gpus else {}  # the process ends with its unit, and its GPUs are free
+        task = ray.remote(max_retries=0, **place, **once)(work).options(name=unit.name)  # retries: see the package's docstring
         refs = {name: self._put(path) for name, path in files.items()}
         generator, ended = task.remote(order, refs), False
         with self._lock:
