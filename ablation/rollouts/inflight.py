@@ -20,7 +20,15 @@ from ablation.errors import IntegrityError
 from ablation.files import disk_errors, parse_json, sha256_bytes, sync_folder
 from ablation.rollouts.folder import inflight_folder, stage_file
 from ablation.rollouts.schema import Rollout, StageInfo
-from ablation.rollouts.store import info_of_record, info_record, part_rollouts, stage_is_complete, stage_parts
+from ablation.rollouts.store import (
+    info_of_record,
+    info_record,
+    part_info,
+    part_rollouts,
+    stage_info,
+    stage_is_complete,
+    stage_parts,
+)
 
 _DTYPES = {"token_ids": "<i4", "logprobs": "<f8", "top_entropy": "<f8", "top_mass": "<f8"}
 """Of base64, so that a float is bit for bit what was sampled, and a line of many tokens costs little."""
@@ -96,6 +104,24 @@ def rollouts_on_disk(folder: Path) -> int:
         except FileNotFoundError:  # it has become a part
             continue
     return count
+
+
+def begun_info(folder: Path) -> StageInfo | None:
+    """Settings of the stage in `folder`, as soon as one of its rollouts is on disk; None before. A runner may be at work on it.
+
+    Raises `IntegrityError` if what is there cannot be read.
+    """
+    if stage_is_complete(folder):
+        return stage_info(folder)
+    for path in sorted(inflight_folder(folder).glob("part-*.jsonl")):
+        try:
+            line, end, _ = path.read_bytes().partition(b"\n")
+        except FileNotFoundError:  # it has become a part
+            continue
+        if end:
+            where = f"{path}:1"
+            return info_of_record(_record(line, where).get("info") or {}, where)
+    return next((part_info(path) for path in stage_parts(folder)), None)
 
 
 def remove_log(path: Path) -> None:

@@ -12,7 +12,7 @@ from ablation.plan.lock import LockedPlan
 from ablation.plan.model import Plan
 from ablation.plan.section import did_you_mean
 from ablation.rollouts.folder import RunFolder
-from ablation.rollouts.store import stage_info, stage_is_complete
+from ablation.rollouts.inflight import begun_info
 from ablation.study.run_folder import run_root
 
 VARIABLE = "ABLATION_POLICY"
@@ -57,9 +57,11 @@ def chosen_run(locked: LockedPlan, option: str | None, run_folder: Path | None) 
 
 
 def backend_of(locked: LockedPlan, root: Path) -> str | None:
-    """The backend that sampled the first sweep in `root`; None if there is none yet, or another plan's."""
-    sweep = RunFolder(root).sweep(locked.plan.main_family)
-    if not stage_is_complete(sweep):
-        return None
-    found = stage_info(sweep).engine.get("name")
-    return found if found in locked.plan.policy.backends else None
+    """The backend that sampled the first rollouts in `root`, whole sweep or not; None if there are none, or of another plan."""
+    run = RunFolder(root)
+    for family in locked.plan.families:
+        begun = begun_info(run.sweep(family))
+        if begun is not None:
+            found = begun.engine.get("name")
+            return found if found in locked.plan.policy.backends else None
+    return None

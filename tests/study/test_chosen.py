@@ -7,6 +7,9 @@ import pytest
 
 from ablation.errors import UsageError
 from ablation.plan.lock import lock_plan, verify_lock
+from ablation.rollouts.folder import inflight_file
+from ablation.rollouts.inflight import append_rollouts
+from ablation.rollouts.store import part_info
 from ablation.study.chosen import choose_backend, chosen_run
 
 from .mini import ROOT, ablation, mini_tree, write_plan
@@ -56,6 +59,27 @@ def test_a_run_folder_keeps_the_backend_that_sampled_its_first_sweep(tmp_path, m
     with pytest.raises(UsageError, match=f"its rollouts were sampled with `{began}`, and a run does not mix backends") as refused:
         chosen_run(locked, other, root)
     assert f"{root}-{other}" in refused.value.hint
+
+
+@pytest.mark.parametrize("left", ["parts", "log", "replication"])
+def test_a_sweep_that_a_kill_cut_short_keeps_its_backend(tmp_path, monkeypatch, left):
+    """Otherwise the plan's own would be loaded, and refused by the first rollout that is there."""
+    monkeypatch.delenv("ABLATION_POLICY", raising=False)
+    locked = locked_plan(tmp_path, {"backend": "local", "also": ["vllm"]})
+    root = with_sweep(locked, tmp_path / "elsewhere", "vllm")
+    sweep = root / locked.plan.main_family / "start" / "sweep"
+    if left == "replication":  # an arm of another family was run first
+        sweep.parent.parent.rename(root / next(name for name in locked.plan.families if name != locked.plan.main_family))
+    else:
+        of = part_info(sweep / "part-000.parquet")
+        for path in sweep.iterdir():
+            if left == "log" or path.name != "part-000.parquet":
+                path.unlink()
+        if left == "log":
+            append_rollouts(inflight_file(sweep, 0), of, [])
+    assert chosen_run(locked, None, root)[0].plan.policy.backend == "vllm"
+    with pytest.raises(UsageError, match="its rollouts were sampled with `vllm`"):
+        chosen_run(locked, "local", root)
 
 
 def test_a_backend_that_the_plan_does_not_name_is_refused_in_one_line(tmp_path):
