@@ -23,7 +23,7 @@ INSTALLED = all(find_spec(name) is not None for name in ("skyrl", "jax", "tinker
 WHY = "SkyRL's server is not installed: `make test-tinker` installs it and runs these tests"
 KEY = "tml-for-a-test"
 PATIENCE = 600.0
-ADAPTERS, RANK = 8, 8
+ADAPTERS, RANK = 24, 8
 PROJECT = """\
 [project]
 name = "server"
