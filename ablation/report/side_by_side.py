@@ -31,12 +31,14 @@ class Mismatch:
     mean: float
     """Mean absolute difference, over the tokens of all updates."""
     p99: float
-    """The largest 99th percentile of an update."""
+    """The largest 99th percentile of an update; not a number where one update has none."""
     outside: float
     """Share of tokens whose ratio trainer/sampler is more than 10% off 1."""
 
     def as_json(self) -> dict[str, Any]:
-        return {"tokens": self.tokens, "mean_absolute": self.mean, "p99_absolute": self.p99, "outside_10_percent": self.outside}
+        """A number that is not finite, as an update that diverged has, is null: JSON has none."""
+        numbers = {"mean_absolute": self.mean, "p99_absolute": self.p99, "outside_10_percent": self.outside}
+        return {"tokens": self.tokens} | {name: one if math.isfinite(one) else None for name, one in numbers.items()}
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class RunOfPlan:
     engine: dict[str, Any]
     """What sampled its first sweep; empty where there is none."""
     devices: tuple[str, ...]
+    """What sampled and trained; empty where a service did, which does not say."""
     workers: int
     """Processes of a Ray cluster that sampled and trained for it; 0: the run did that itself."""
     verdict: Verdict
@@ -68,6 +71,8 @@ class RunOfPlan:
     def where(self) -> str:
         """Who sampled and trained."""
         processes = int(self.engine.get("processes", 1))
+        if self.backend == "tinker":
+            return "a service"
         if self.workers:
             return f"Ray, {self.workers} worker{'s' * (self.workers != 1)}"
         return "one process" if processes == 1 else f"{processes} processes"
@@ -92,7 +97,7 @@ class RunOfPlan:
             "rules": {one.name: {rule.rule.name: rule.as_json() for rule in one.rules} for one in self.verdict.arms},
             "mismatch": None if self.mismatch is None else self.mismatch.as_json(),
             "mismatch_before_training": self.before,
-            "same_rollouts_as_first": self.same,
+            "same_rollouts_as_first": self.same if self.same is None or math.isfinite(self.same) else None,
             "rollouts": self.rollouts,
             "tokens": self.tokens,
             "seconds": round(self.seconds, 3),
@@ -127,13 +132,14 @@ def _run(root: Path, locked: Any, own: Stage | None, first: Stage | None) -> Run
     loaded = [event for event in events if event.get("event") == "model_loaded"]
     proofs = [event["preflight"] for event in loaded if isinstance(event.get("preflight"), dict)]
     cost = run_cost(events)
+    served = own is not None and own.info.engine.get("name") == "tinker"
     return RunOfPlan(
         root=root,
         engine={} if own is None else own.info.engine,
-        devices=tuple(dict.fromkeys(device_of(event.get("environment") or {}).words for event in loaded)),
+        devices=() if served else tuple(dict.fromkeys(device_of(event.get("environment") or {}).words for event in loaded)),
         workers=len({event["worker"] for event in events if isinstance(event.get("worker"), str)}),
         verdict=judge_run(root, locked, None),
-        mismatch=_mismatch(root, locked.plan),
+        mismatch=mismatch_of(root, locked.plan),
         before=proofs[-1].get("mismatch") if proofs else None,
         same=None if own is None or first is None else same_rollouts(own, first),
         rollouts=cost.sampled.rollouts,
@@ -161,13 +167,13 @@ def _tokens(stage: Stage, row: int) -> np.ndarray:
     return stage.token_ids[stage.offsets[row] : stage.offsets[row + 1]]
 
 
-def _mismatch(root: Path, plan: Plan) -> Mismatch | None:
+def mismatch_of(root: Path, plan: Plan) -> Mismatch | None:
+    """From the audits of the run in `root`; None if no update weighted a token."""
     run, steps = RunFolder(root), []
     for family in plan.families:
         for arm in plan.arms:
-            for k in range(1, plan.training.updates + 1):
-                path = run.audit(family, arm, k)
-                step = parse_json(path.read_bytes()).get("step") if path.is_file() else None
+            for path in sorted(run.arm(family, arm).glob("update-*/audit.json")):  # those of an extension, too
+                step = parse_json(path.read_bytes()).get("step")
                 if isinstance(step, dict) and step.get("mismatch") and step.get("weighted_tokens"):
                     steps.append((step["weighted_tokens"], step["mismatch"]))
     if not steps:
@@ -177,7 +183,9 @@ def _mismatch(root: Path, plan: Plan) -> Mismatch | None:
         sum(count * _known(found[name]) for count, found in steps) / tokens
         for name in ("mean_absolute", "share_ratio_outside_10_percent")
     )
-    return Mismatch(tokens, mean, max(_known(found["p99_absolute"]) for _, found in steps), outside)
+    percentiles = [_known(found["p99_absolute"]) for _, found in steps]
+    p99 = math.nan if any(map(math.isnan, percentiles)) else max(percentiles)  # `max` drops what is no number, or all after it
+    return Mismatch(tokens, mean, p99, outside)
 
 
 def _known(value: float | None) -> float:

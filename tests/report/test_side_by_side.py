@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from ablation.errors import UsageError
-from ablation.report.side_by_side import runs_of_one_plan, same_rollouts
+from ablation.plan.load import load_plan
+from ablation.report.side_by_side import mismatch_of, runs_of_one_plan, same_rollouts
 from ablation.report.side_by_side_page import pages
 from ablation.rollouts.folder import RunFolder
 from ablation.rollouts.store import read_stage
@@ -50,6 +52,23 @@ def test_the_mismatch_is_that_of_the_updates_weighted_by_their_tokens(run, tmp_p
     assert found.p99 == max(step["mismatch"]["p99_absolute"] for step in steps)
 
 
+@pytest.mark.parametrize("diverged", [1, 2])
+def test_an_update_that_diverged_is_not_left_out_of_the_mismatch(tmp_path, diverged):
+    """Whichever it is: `max` of (0.5, not a number) is 0.5. Updates beyond the plan's two are those of an extension."""
+    plan = load_plan(write_plan(tmp_path, mini_tree())).plan
+    for k in (1, 2, 3):
+        folder = tmp_path / "run" / "main" / "C" / f"update-{k}"
+        folder.mkdir(parents=True)
+        numbers = dict.fromkeys(
+            ("mean_absolute", "p99_absolute", "share_ratio_outside_10_percent"), None if k == diverged else 0.5
+        )
+        (folder / "audit.json").write_text(json.dumps({"step": {"weighted_tokens": 10, "mismatch": numbers}}))
+    found = mismatch_of(tmp_path / "run", plan)
+    assert found.tokens == 30
+    assert math.isnan(found.mean) and math.isnan(found.p99) and math.isnan(found.outside)
+    assert found.as_json() == {"tokens": 30, "mean_absolute": None, "p99_absolute": None, "outside_10_percent": None}
+
+
 def test_rollouts_are_the_same_if_every_token_is(run):
     sweep = read_stage(RunFolder(run).sweep("main"))
     changed = sweep.token_ids.copy()
@@ -85,6 +104,7 @@ def test_who_did_the_work(run, tmp_path):
     one = runs_of_one_plan([run, shutil.copytree(run, tmp_path / "again")])[2][0]
     assert one.where == "one process"
     assert replace(one, engine=one.engine | {"processes": 4}).where == "4 processes"
+    assert replace(one, engine={"name": "tinker", "tinker": "0.25.0"}).where == "a service"
     assert replace(one, workers=1).where == "Ray, 1 worker"
 
 
