@@ -25,7 +25,7 @@ def compare(
     plan, digest, found = runs_of_one_plan(runs)
     if as_json:
         content = {"plan": {"name": plan.name, "digest": digest}, "runs": [one.as_json() for one in found]}
-        typer.echo(json.dumps(content, ensure_ascii=False))
+        typer.echo(json.dumps(content, ensure_ascii=False, allow_nan=False))
         return
     from ablation.report.side_by_side_page import pages
     from ablation.report.terminal import print_page

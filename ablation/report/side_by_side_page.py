@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
@@ -13,6 +14,7 @@ from ablation.report.side_by_side import RunOfPlan
 from ablation.report.terminal import clean
 from ablation.report.verdict_parts import NOTHING, hours_in_words, plain_table, shown_number
 
+NOT_FINITE = "not finite"
 AT_ONCE = 4
 """Runs in one table of 80 columns; more come in tables below."""
 LEGEND = (
@@ -59,7 +61,7 @@ def _table(runs: Sequence[RunOfPlan], first: RunOfPlan) -> Table:
     found = [one.mismatch for one in runs]
     grid.add_row("  in updates, mean", *(NOTHING if one is None else _nats(one.mean) for one in found))
     grid.add_row("  99th percentile", *(NOTHING if one is None else _nats(one.p99) for one in found))
-    grid.add_row("  outside 10%", *(NOTHING if one is None else f"{one.outside:.2%}" for one in found))
+    grid.add_row("  outside 10%", *(_share(None if one is None else one.outside, 2) for one in found))
     grid.add_row("same rollouts", *("first" if one is first else _share(one.same) for one in runs))
     grid.add_row("rollouts", *(f"{one.rollouts:,}" for one in runs))
     grid.add_row("tokens", *(f"{one.tokens:,}" for one in runs))
@@ -80,8 +82,8 @@ def _conclusion(runs: Sequence[RunOfPlan]) -> str:
 
 
 def _nats(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:.2g}"
+    return NOTHING if value is None else f"{value:.2g}" if math.isfinite(value) else NOT_FINITE
 
 
-def _share(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:.1%}"
+def _share(value: float | None, places: int = 1) -> str:
+    return NOTHING if value is None else f"{value:.{places}%}" if math.isfinite(value) else NOT_FINITE
