@@ -121,6 +121,13 @@ def show(
     assume: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="With --hardware: another value for an assumption.")
     ] = None,
+    prices: Annotated[
+        str | None,
+        typer.Option(
+            metavar="YAML",
+            help="With --hardware: prices instead of the plan's, for instance '{currency: EUR, device_hour: {h200: 3.50}}'.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """The plan on one page, for review: arms, schedule, rules in words, digests, files, cost.
@@ -131,8 +138,12 @@ def show(
         from ablation.cli.plan_hardware import on_hardware
 
         own = {"backend": policy, "mean": mean_tokens, "prompt": prompt_tokens, "config": config, "assume": assume or []}
-        on_hardware(file, hardware, **own, as_json=as_json)
+        on_hardware(file, hardware, **own, prices=prices, as_json=as_json)
         return
+    if any((policy, mean_tokens, config, assume, prices is not None)):
+        from ablation.errors import UsageError
+
+        raise UsageError("--policy, --mean-tokens, --config, --assume and --prices go with --hardware NAME, which is not there")
     from ablation.plan.canonical import canonical_tree
     from ablation.plan.load import load_plan
     from ablation.plan.resolved import resolved_yaml

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ablation.plan.load import LoadedPlan
+    from ablation.plan.prices import Prices
 
 
 def on_hardware(
@@ -20,6 +21,7 @@ def on_hardware(
     prompt: int,
     config: Path | None,
     assume: Sequence[str],
+    prices: str | None,
     as_json: bool,
 ) -> None:
     """Print memory, time and money of the plan on `name`. Raises `PlanError`, or `UsageError` for an option that cannot be."""
@@ -34,8 +36,9 @@ def on_hardware(
     loaded = load_plan(file)
     sizes, where = model_config(loaded, config)
     assumed = Assumed().changed(assume)
+    given = None if prices is None else parse_prices(prices)
     found = OnHardware(
-        loaded.plan,
+        loaded.plan if given is None else loaded.plan.model_copy(update={"prices": given}),
         hardware(name, loaded.plan.policy.threads, assumed),
         sizes,
         backend=backend,
@@ -44,10 +47,36 @@ def on_hardware(
         assumed=assumed,
     )
     content = hardware_summary(loaded, found, where)
+    if given is not None:
+        content["prices_from"] = "--prices"
     if as_json:
         typer.echo(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))
     else:
         print_page(hardware_page(found, content))
+
+
+def parse_prices(text: str) -> Prices:
+    """The plan's section `prices`, from a command line. Raises `PlanError` that names each field that cannot be."""
+    from pydantic import ValidationError
+
+    from ablation.errors import UsageError
+    from ablation.plan.explain import explain
+    from ablation.plan.load import PlanError, hidden
+    from ablation.plan.prices import Prices
+    from ablation.plan.yaml_reader import read_yaml
+
+    if not text.strip():
+        raise UsageError("--prices: there is nothing in it; for instance '{currency: EUR, device_hour: {h200: 3.50}}'")
+    document = read_yaml(text.encode())
+    problems = list(document.faults)
+    if isinstance(document.value, dict):
+        try:
+            found = Prices.model_validate(document.value)
+        except ValidationError as error:
+            problems += [fault for fault in explain(error, document, Prices) if not hidden(fault, document)]
+    if problems:
+        raise PlanError(Path("--prices"), sorted(set(problems)))
+    return found
 
 
 def model_config(loaded: LoadedPlan, config: Path | None) -> tuple[dict[str, Any], str | None]:

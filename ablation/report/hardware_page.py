@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -45,6 +46,7 @@ def hardware_summary(loaded: LoadedPlan, found: OnHardware, config: str | None) 
         "total": _totals(runs, count),
         "later_total": _totals(after, count) if after else None,
         "prices": None if plan.prices is None else plan.prices.model_dump(mode="json", exclude_none=True),
+        "prices_from": None if plan.prices is None else "plan",
         "work_at_most": total([row.part for row in runs]).as_json(),
     }
     if hardware.service:
@@ -101,6 +103,7 @@ def _totals(rows: list[Row], count: int) -> dict[str, Any]:
 def hardware_page(found: OnHardware, content: dict[str, Any]) -> RenderableType:
     """The page for 80 columns or more."""
     plan, service = found.plan, found.hardware.service
+    ours = "The plan has" if content["prices_from"] == "plan" else "There is"
     parts: list[RenderableType] = [Text(f"{plan.name} on {content['hardware']}", style="bold")]
 
     def section(title: str, *blocks: RenderableType) -> None:
@@ -117,12 +120,15 @@ def hardware_page(found: OnHardware, content: dict[str, Any]) -> RenderableType:
         left = " (agent states and safety prompts not counted)" if plan.verdict.release is not None else ""
         section(f"Only after REPLICATED{left}", _table(found, after))
     if plan.prices is None:
-        parts.append(Padding(Text("No money: the plan names no prices (section `prices`)."), (1, 0, 0, 2)))
+        device = re.sub(r"x[0-9]+$", "", found.hardware.asked)
+        price = "million_tokens: {prefill: ..., sample: ..., train: ...}" if service else f"device_hour: {{{device}: ...}}"
+        words = f"No money: the plan names no prices (section `prices`, or --prices '{{currency: EUR, {price}}}')."
+        parts.append(Padding(Text(words), (1, 0, 0, 2)))
     else:
         unpriced = summed(runs)[1].bill
         if unpriced is not None and unpriced.unpriced:
             names = ", ".join(dict.fromkeys(unpriced.unpriced))
-            parts.append(Padding(Text(f"The plan has no price for {names}: not counted."), (1, 0, 0, 2)))
+            parts.append(Padding(Text(f"{ours} no price for {names}: not counted."), (1, 0, 0, 2)))
     if service:
         section("What is not known", Text(UNKNOWN_SERVICE))
     else:

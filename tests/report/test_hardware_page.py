@@ -99,9 +99,31 @@ def test_the_studys_own_service_is_priced_by_tokens(priced):
     assert data["total"]["most"]["money"]["total"] == "1320.417792" and data["device"] is None
 
 
+def test_prices_of_the_command_line_instead_of_the_plans(priced):
+    bare = PLANS / "tessera.yaml"
+    other = "{currency: USD, device_hour: {h200: 5}}"
+    without, with_, twice = (
+        json.loads(run(str(path), "--hardware", "h200x8", "--json", *more).stdout)
+        for path, more in [(bare, ()), (bare, ("--prices", OWN.removeprefix("prices: "))), (priced, ("--prices", other))]
+    )
+    own = json.loads(run(str(priced), "--hardware", "h200x8", "--json").stdout)
+    assert (without["prices"], without["prices_from"], own["prices_from"]) == (None, None, "plan")
+    assert with_["digest"] == without["digest"] != own["digest"]  # the plan is what it was
+    assert with_["total"] == own["total"] and with_["prices"] == own["prices"] and with_["prices_from"] == "--prices"
+    euro, dollar = (float(found["total"]["most"]["money"]["total"]) for found in (own, twice))
+    assert twice["prices"]["currency"] == "USD" and dollar == pytest.approx(2 * euro)
+    text = " ".join(run(str(bare), "--hardware", "h200x8").stdout.split())
+    assert "--prices '{currency: EUR, device_hour: {h200: ...}}'" in text
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (("--hardware", "cpu", "--prices", ""), "--prices: there is nothing in it"),
+        (("--hardware", "cpu", "--prices", "EUR"), "--prices:1:1: a plan is a mapping"),
+        (("--hardware", "cpu", "--prices", "{currency: EUR, device_hours: {cpu: 1}}"), "did you mean `device_hour`?"),
+        (("--hardware", "cpu", "--prices", "{currency: EUR, device_hour: {cpu: -1}}"), "--prices:1:36: device_hour.cpu"),
+        (("--mean-tokens", "100"), "go with --hardware NAME"),
         (("--hardware", "h2000"), "did you mean `h200`?"),
         (("--hardware", "cpu", "--assume", "speed=2"), "`speed` is no assumption"),
         (("--hardware", "cpu", "--mean-tokens", "99999"), "no rollout is longer"),
