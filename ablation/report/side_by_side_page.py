@@ -38,7 +38,7 @@ def pages(plan: Plan, digest: str, runs: Sequence[RunOfPlan]) -> Iterator[Render
 
 def _table(runs: Sequence[RunOfPlan], first: RunOfPlan) -> Table:
     grid = plain_table()
-    grid.add_column("", overflow="fold")
+    grid.add_column("", overflow="fold", min_width=19)  # the names of rules as the study has them
     for one in runs:
         grid.add_column(clean(one.root.name), justify="right", overflow="fold")
     grid.add_row("backend", *(clean(one.backend) for one in runs))
