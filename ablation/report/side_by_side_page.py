@@ -17,6 +17,8 @@ from ablation.report.verdict_parts import NOTHING, hours_in_words, plain_table, 
 NOT_FINITE = "not finite"
 AT_ONCE = 4
 """Runs in one table of 80 columns; more come in tables below."""
+WIDTH, FIRST = 80, 19
+"""Columns of the page, and those of the names of rules as the study has them."""
 LEGEND = (
     "mismatch = trainer's against sampler's logprobs, nats; before training: in the proof that every run begins with, where "
     "another engine samples; in updates: weighted tokens of all arms; outside: share of them whose ratio is more than 10% off 1. "
@@ -38,9 +40,10 @@ def pages(plan: Plan, digest: str, runs: Sequence[RunOfPlan]) -> Iterator[Render
 
 def _table(runs: Sequence[RunOfPlan], first: RunOfPlan) -> Table:
     grid = plain_table()
-    grid.add_column("", overflow="fold", min_width=19)  # the names of rules as the study has them
+    grid.add_column("", overflow="fold", width=FIRST)
+    each = (WIDTH - FIRST - 1) // len(runs) - 1  # a blank behind every column
     for one in runs:
-        grid.add_column(clean(one.root.name), justify="right", overflow="fold")
+        grid.add_column(clean(one.root.name), justify="right", overflow="fold", width=each)
     grid.add_row("backend", *(clean(one.backend) for one in runs))
     grid.add_row("engine", *(clean(one.version) for one in runs))
     grid.add_row("device", *(clean("; ".join(one.devices)) or NOTHING for one in runs))

@@ -91,6 +91,7 @@ def test_the_page_says_where_runs_differ_and_fits_80_columns(run, tmp_path):
     plan, digest, runs = runs_of_one_plan([run, *copies])
     text = printed((plan, digest, runs))
     assert max(map(len, text.splitlines())) <= 80
+    assert text.count(f" {runs[0].verdict.label}") >= 5  # whole, in each of the columns
     assert f"All 5 runs say {runs[0].verdict.label}; every arm has the same label in each." in " ".join(text.split())
     first, *others = runs[1].verdict.arms
     other = replace(
