@@ -77,6 +77,7 @@ def merge(source: Source, settings: Settings, say: Say, card: Card) -> dict[str,
     there = _already_there(source, settings.to)
     if there is not None:
         return there | {"written": False}
+    _need_place(source, settings.to)
     _need_space(base, settings.to)
     for left in remove_unfinished(settings.to.parent):
         say(f"removed {left}: a merge that was killed had left it")
@@ -94,11 +95,26 @@ def merge(source: Source, settings: Settings, say: Say, card: Card) -> dict[str,
             job.check(folder, written, record)
             (folder / CARD).write_text(card(record))
             write_json(folder / RECORD, record)
-            if os.path.lexists(settings.to):  # it was not, when this began
-                raise _in_the_way(settings.to)
 
-    write_folder(settings.to, fill)
+    def last_look(_: str) -> None:
+        """Nothing was there when this began; writing and hashing took their time."""
+        came = _already_there(source, settings.to)
+        if came is not None:
+            raise _CameMeanwhile(came)
+
+    try:
+        write_folder(settings.to, fill, tell=last_look)
+    except _CameMeanwhile as other:
+        return other.record | {"written": False}
     return record | {"written": True}
+
+
+class _CameMeanwhile(Exception):
+    """Another command wrote the same merge first."""
+
+    def __init__(self, record: dict[str, Any]) -> None:
+        super().__init__()
+        self.record = record
 
 
 def _begun(source: Source, base: BaseFiles, adapter: Adapter, written: Written, folder: Path) -> dict[str, Any]:
@@ -239,6 +255,27 @@ def _already_there(source: Source, path: Path) -> dict[str, Any] | None:
 
 def _in_the_way(path: Path) -> UsageError:
     return UsageError(f"{path}: is there already, and is not this merge", hint="Name another folder with --to, or remove it.")
+
+
+def _need_place(source: Source, to: Path) -> None:
+    """Raise `UsageError` for a place that no folder can be at, and for one inside of what journal or lock have digests of."""
+    try:
+        os.lstat(to)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise UsageError(f"--to: {to}: cannot be a folder: {error.strerror}") from None
+    parent = to.absolute().parent
+    while not parent.is_dir():
+        parent = parent.parent
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise UsageError(f"--to: {to}: {parent} is not yours to write in")
+    sealed = {"run folder": source.run.root, "base": source.base, "start adapter": source.start_adapter}
+    for what, folder in sealed.items():
+        if to.resolve().is_relative_to(folder.resolve()):
+            raise UsageError(
+                f"--to: {to} is inside the {what} {folder}, which stays as it is", hint="Name a folder somewhere else."
+            )
 
 
 def _need_space(base: BaseFiles, to: Path) -> None:

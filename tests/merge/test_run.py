@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from ablation import files
 from ablation.errors import UsageError
 from ablation.files import DiskError, folder_is_complete
 from ablation.merge import run
@@ -94,6 +95,46 @@ def test_a_folder_that_came_meanwhile_is_let_alone(finished, tmp_path):
     with pytest.raises(UsageError, match="is there already, and is not this merge"):
         merge(source(finished), Settings(tmp_path / "out", texts=2), quietly, card_and_folder)
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["thesis.txt"] and not partial(tmp_path)
+
+
+def test_a_folder_that_came_while_files_were_hashed_is_let_alone(finished, tmp_path, monkeypatch):
+    real = files.folder_files
+
+    def hashed(folder):
+        if folder.parent == tmp_path:
+            (tmp_path / "out").mkdir()
+            (tmp_path / "out" / "thesis.txt").write_text("years of work")
+        return real(folder)
+
+    monkeypatch.setattr(files, "folder_files", hashed)
+    with pytest.raises(UsageError, match="is there already, and is not this merge"):
+        merge(source(finished), Settings(tmp_path / "out", texts=2), quietly, card)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["thesis.txt"] and not partial(tmp_path)
+
+
+def test_the_same_merge_that_another_command_wrote_meanwhile_is_taken(done, finished, tmp_path):
+    def card_and_folder(record):
+        shutil.copytree(done[1], tmp_path / "out")
+        return "card"
+
+    record = merge(source(finished), Settings(tmp_path / "out", texts=2), quietly, card_and_folder)
+    assert not record["written"] and record["check"] == done[0]["check"]
+    assert (tmp_path / "out" / CARD).read_text() == "card of C\n" and not partial(tmp_path)
+
+
+@pytest.mark.parametrize("where", ["runs/mini/merged", "runs/mini/main/C/update-1/merged", "base/merged"])
+def test_what_has_a_digest_gets_no_folder_inside(finished, where):
+    with pytest.raises(UsageError, match="is inside the (run folder|base) .*, which stays as it is"):
+        merge(source(finished), Settings(finished / where), quietly, card)
+    assert not (finished / where).exists()
+
+
+@pytest.mark.parametrize(("where", "words"), [("file/out", "Not a directory"), ("x" * 300, "File name too long")])
+def test_a_place_that_can_be_none_is_refused_before_anything_is_computed(finished, tmp_path, where, words, monkeypatch):
+    monkeypatch.setattr(run, "_Job", None)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match=words):
+        merge(source(finished), Settings(tmp_path / where), quietly, card)
 
 
 def test_vllm_is_insisted_on(finished, tmp_path, monkeypatch):
