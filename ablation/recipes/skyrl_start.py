@@ -15,9 +15,12 @@ from pathlib import Path
 from ablation.errors import AblationError
 from ablation.plan.load import load_plan
 from ablation.plan.locate import locate
-from ablation.policy.tinker.service import Service
+from ablation.policy.tinker.service import Denied, Service
 from ablation.policy.tinker.skyrl_start import put_start
 from ablation.study.service import SERVER
+
+PATIENCE = 180.0
+"""Seconds for a server that was started a moment ago."""
 
 
 def main() -> None:
@@ -27,10 +30,12 @@ def main() -> None:
     given = parser.parse_args()
     try:
         plan = load_plan(given.plan).plan
-        service = Service(os.environ.get(SERVER) or None, lambda words: print(words, file=sys.stderr))
+        service = Service(os.environ.get(SERVER) or None, lambda words: print(words, file=sys.stderr), PATIENCE)
         print(put_start(plan, locate(plan.model.start_adapter, given.plan), service, given.checkpoints))
     except AblationError as error:
         sys.exit("\n".join(error.lines()))
+    except Denied as denied:
+        sys.exit(f"{service.where}: {denied}")
 
 
 if __name__ == "__main__":

@@ -86,7 +86,8 @@ def service_settings(environment: Mapping[str, str] | None = None) -> tuple[str 
     if start is None:
         raise UsageError(
             f"{START} is not set: a service takes no adapter from outside, so the plan's start adapter must be stored there",
-            hint="It is the address of a training state (tinker://RUN/weights/NAME) that holds exactly the plan's start adapter.",
+            hint="It is the address of a training state (tinker://RUN/weights/NAME) that holds exactly the plan's start adapter. "
+            "On a SkyRL server of your own `python -m ablation.recipes.skyrl_start PLAN --checkpoints FOLDER` makes one.",
         )
     parts = start.removeprefix("tinker://").split("/")
     if not start.startswith("tinker://") or len(parts) != 3 or not all(parts) or parts[1] != "weights":
@@ -116,7 +117,7 @@ def load_service(
         need_model(service, plan.policy.tinker.base_model)
         policy = TinkerPolicy(plan, service, start, from_folder(folders.adapter), folders.end_ids, AT_THE_SERVICE)
         try:
-            reporter.say("comparing what it samples and trains with what the plan says")
+            reporter.say("comparing what it samples and trains with what the plan says: minutes, if the server has to compile")
             shortest = min((prompts[cell].ids for cell in prompts.cells), key=len)
             tokenizer, reference = load_tokenizer(folders.base), _reference(plan, folders)
             found = preflight(policy, tokenizer, tuple(shortest), _adams(plan), reference)

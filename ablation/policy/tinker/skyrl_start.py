@@ -23,8 +23,13 @@ def put_start(plan: Plan, adapter: Path, service: Service, checkpoints: Path) ->
     if plan.policy.tinker is None:
         raise UsageError("policy.tinker: the plan names no service's model")
     weights, lora = from_folder(adapter), plan.model.lora
-    trainer = service.client.create_lora_training_client(
-        base_model=plan.policy.tinker.base_model, rank=lora.rank, seed=0, train_unembed="lm_head" in lora.targets
+    model = plan.policy.tinker.base_model
+    service.do("waiting for its first answer", lambda: service.client)  # a server that was started a moment ago
+    trainer = service.do(
+        f"making a client of {model}",
+        lambda: service.client.create_lora_training_client(
+            base_model=model, rank=lora.rank, seed=0, train_unembed="lm_head" in lora.targets
+        ),
     )
     try:
         name = unique_name("put")
