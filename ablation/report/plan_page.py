@@ -241,11 +241,17 @@ def schedule_rows(plan: Plan, summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("first", f"sweep of the start, then {', '.join(plan.arms)}, in family {plan.main_family}; a readout after each"),
         ("then", f"sweep, {control} and the first stable arm in plan order, in family {family}"),
         ("seeds", ", ".join(f"{name} {seed}" for name, seed in summary["families"].items())),
+        *([("backends", _backends(plan))] if plan.policy.also else []),
         ("sampling", _sampling(plan)),
         ("training", _training(plan)),
         ("intervals", _intervals(plan)),
         ("clusters", _clusters(plan)),
     ]
+
+
+def _backends(plan: Plan) -> str:
+    first, *others = plan.policy.backends
+    return f"{first}, or {' or '.join(others)} (`ablation run --policy`); each run has one of them"
 
 
 def _sampling(plan: Plan) -> str:

@@ -25,6 +25,11 @@ LEGEND = (
     "same rollouts = share of the first sweep's rollouts that are the first run's, token by token."
 )
 
+LUCK = (
+    "Their rollouts are not the same, so labels can differ by luck alone: `ablation plan power` says how often a run that equals "
+    "its start is called damaged."
+)
+
 
 def pages(plan: Plan, digest: str, runs: Sequence[RunOfPlan]) -> Iterator[RenderableType]:
     """Top to bottom."""
@@ -80,7 +85,8 @@ def _conclusion(runs: Sequence[RunOfPlan]) -> str:
     every_run = "Both" if len(runs) == 2 else f"All {len(runs)}"
     first = f"{every_run} runs say {next(iter(labels))}" if len(labels) == 1 else f"The runs differ: {', '.join(labels)}"
     if differ:
-        return f"{first}; arms with different labels: {', '.join(map(clean, differ))}."
+        luck = f" {LUCK}" if any(one.same is not None and one.same < 1 for one in runs) else ""
+        return f"{first}; arms with different labels: {', '.join(map(clean, differ))}.{luck}"
     return f"{first}; every arm has the same label in each."
 
 

@@ -206,3 +206,9 @@ def test_money_by_the_plans_own_prices_by_hand(tmp_path):
 def test_a_plan_with_hours_alone_says_nothing_of_tokens(tmp_path):
     text = page(write_plan(tmp_path, TEXT + "prices: {currency: EUR, device_hour: {cpu: 0.5}}\n"))
     assert "0.5 EUR for an hour of one cpu" in text and "bills tokens" not in text
+
+
+def test_the_backends_that_a_plan_may_be_run_with_are_shown(tmp_path):
+    text = " ".join(page(PLANS / "everywhere.yaml").split())
+    assert "backends local, or vllm or tinker (`ablation run --policy`); each run has one of them" in text
+    assert "backends" not in page(write_plan(tmp_path))

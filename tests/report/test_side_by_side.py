@@ -99,6 +99,9 @@ def test_the_page_says_where_runs_differ_and_fits_80_columns(run, tmp_path):
     )
     text = " ".join(printed((plan, digest, [runs[0], other])).split())
     assert f"The runs differ: {runs[0].verdict.label}, REPLICATED; arms with different labels: {first.name}." in text
+    assert "luck" not in text  # the rollouts are the same: it is none
+    text = " ".join(printed((plan, digest, [runs[0], replace(other, same=0.5)])).split())
+    assert f"different labels: {first.name}. Their rollouts are not the same, so labels can differ by luck alone" in text
 
 
 def test_who_did_the_work(run, tmp_path):
