@@ -10,6 +10,7 @@ PAGES = [
     "runs/records/smollm2-vllm/README.md",
     *("ablation/assets/README.md", "ablation/training/weightings/README.md", "ablation/policy/vllm/README.md"),
     *("ablation/merge/README.md", "ablation/study/cluster/README.md"),
+    *("ablation/policy/tinker/README.md", "ablation/policy/sharded/README.md"),
 ]
 
 
