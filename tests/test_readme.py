@@ -3,11 +3,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.study.mini import ablation
+
 ROOT = Path(__file__).parents[1]
 PAGES = [
     *("README.md", "plans/README.md", "runs/README.md", "runs/records/smollm2/README.md"),
     *("plans/hardware.md", "plans/tessera.md"),
     "runs/records/smollm2-vllm/README.md",
+    "runs/records/everywhere/README.md",
     *("ablation/assets/README.md", "ablation/training/weightings/README.md", "ablation/policy/vllm/README.md"),
     *("ablation/merge/README.md", "ablation/study/cluster/README.md"),
     *("ablation/policy/tinker/README.md", "ablation/policy/sharded/README.md"),
@@ -59,3 +62,15 @@ def test_a_record_in_the_repository_is_judged_as_its_page_says(record):
         clean, truncated, looping = (arm["measures"][name] for name in ("clean", "truncated", "looping"))
         change = clean - sweeps[arm["family"]]["clean"]
         assert f"| {arm['family']} | {arm['arm']} | {clean} ({change:+}) | {truncated} | {looping} |" in page
+
+
+def test_the_record_of_one_plan_on_four_backends_is_the_table_of_its_page(monkeypatch):
+    monkeypatch.chdir(ROOT / "runs" / "records" / "everywhere")
+    page = Path("README.md").read_text()
+    done = ablation(Path.cwd(), "compare", "local", "ray", "vllm", "tinker")
+    assert done.returncode == 0, done.stderr
+    assert "\n".join(f"    {line}".rstrip() for line in done.stdout.rstrip("\n").split("\n")) in page
+    for folder in ("main", "replication"):  # a run on a cluster has the bytes of a serial one
+        ours = {path.relative_to("local"): path.read_bytes() for path in Path("local", folder).rglob("*") if path.is_file()}
+        assert len(ours) > 30
+        assert ours == {path.relative_to("ray"): path.read_bytes() for path in Path("ray", folder).rglob("*") if path.is_file()}
