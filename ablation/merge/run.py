@@ -15,7 +15,18 @@ import numpy as np
 from ablation.errors import EngineFailed, GateError, UsageError
 from ablation.files import MARKER, TEMPORARY_PREFIX, DiskError, folder_is_complete, parse_json, write_folder, write_json
 from ablation.merge.base_files import BaseFiles, read_base
-from ablation.merge.breakage import BROKEN, Look, Prompts, Samples, failed_in_words, judge, look_at, make_prompts, prompts_alike
+from ablation.merge.breakage import (
+    BROKEN,
+    CHECKS,
+    Look,
+    Prompts,
+    Samples,
+    failed_in_words,
+    judge,
+    look_at,
+    make_prompts,
+    prompts_alike,
+)
 from ablation.merge.engines import LEFT_OUT, NOT_INSTALLED, InVllm, vllm_is_here
 from ablation.merge.model import Loaded
 from ablation.merge.numbers import REASONS, Numbers, difference, flat
@@ -250,6 +261,9 @@ def _already_there(source: Source, path: Path) -> dict[str, Any] | None:
             f"{path}: is this merge, and a file of it was changed or is missing ({MARKER} has the digests)",
             hint="Remove it to have it written again, or name another folder with --to.",
         )
+    for found in (record.get("breakage"), (record.get("engines") or {}).get("breakage")):
+        if found is not None:  # a file's keys are sorted
+            found["checks"] = {name: found["checks"][name] for name in (*CHECKS, *found["checks"]) if name in found["checks"]}
     return record
 
 

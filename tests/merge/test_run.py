@@ -69,6 +69,7 @@ def test_the_same_merge_again_writes_nothing(done, finished):
     before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
     again = merge(source(finished), Settings(folder), quietly, card)
     assert not again["written"] and again["check"] == record["check"]
+    assert list(again["breakage"]["checks"].items()) == list(record["breakage"]["checks"].items())  # in the same order, too
     assert before == {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
 
 
