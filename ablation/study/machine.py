@@ -118,10 +118,12 @@ def check_address(name: str, address: str, key: str = SERVER_KEY) -> None:
         parts = urlsplit(address)
         right = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
         (parts.hostname or "").encode("idna")  # as whoever connects does
+        right = right and not (parts.query or parts.fragment) and address.isprintable() and " " not in address
     except ValueError:  # a UnicodeError is one
         right = False
     if not right:
-        raise UsageError(f"{name}: found `{without_password(address)}`; an address such as http://127.0.0.1:8000 is needed")
+        shown = without_password(address).partition("?")[0]  # what is behind it may be a key
+        raise UsageError(f"{name}: found `{shown}`; an address such as http://127.0.0.1:8000 is needed")
     if parts.username is not None or parts.password is not None:
         raise UsageError(f"{name}: the address has a name or a password in it", hint=f"A key goes into {key}.")
 

@@ -90,7 +90,7 @@ def service_settings(environment: Mapping[str, str] | None = None) -> tuple[str 
             "On a SkyRL server of your own `python -m ablation.recipes.skyrl_start PLAN --checkpoints FOLDER` makes one.",
         )
     parts = start.removeprefix("tinker://").split("/")
-    if not start.startswith("tinker://") or len(parts) != 3 or not all(parts) or parts[1] != "weights":
+    if not start.startswith("tinker://") or len(parts) != 3 or not all(parts) or parts[1] != "weights" or not start.isprintable():
         raise UsageError(
             f"{START}: found `{start}`; an address such as tinker://RUN/weights/NAME is needed",
             hint="Sampler weights (tinker://RUN/sampler_weights/NAME) cannot be trained on.",

@@ -40,6 +40,9 @@ def test_what_stands_in_the_environment_for_other_plans_is_left_alone():
         (SERVER, {"server": "http://a:99999"}, "an address such as"),
         (SERVER, {"server": f"http://{'h' * 64}:80"}, "an address such as"),  # a part of a name has at most 63 characters
         (SERVER, {"server": "http://..:80"}, "an address such as"),
+        (SERVER, {"server": "http://a:80/\x1b[31m"}, "an address such as"),
+        (SERVER, {"server": "http://a b"}, "an address such as"),
+        (SERVER, {"server": "http://a:80/?key=secret"}, "an address such as"),
         (SERVER, {"server": "http://me:secret@a"}, "--server: the address has a name or a password in it"),
         (
             SERVER,

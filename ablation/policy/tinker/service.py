@@ -59,6 +59,9 @@ class Service:
                 f"policy.backend: `tinker` needs a key in the environment variable {KEY_VARIABLE}",
                 hint="A server of your own takes any key that begins with tml-, for instance tml-none.",
             )
+        key = os.environ[KEY_VARIABLE]
+        if not (key.isascii() and key.isprintable() and " " not in key):
+            raise UsageError(f"{KEY_VARIABLE}: the key has a character that none can have, such as a space or the end of a line")
         self.address, self.say, self.patience = address, say, patience
         self.epoch = 0
         self.leaves_gradients = True

@@ -119,3 +119,12 @@ def test_a_norm_that_is_not_finite_is_read_as_such():
     said = "Error retrieving result: 1 validation error for OptimStepResponse\nmetrics.`skyrl.ai/grad_norm`"
     assert unreadable_metric(ValueError(said))
     assert not unreadable_metric(ValueError("Error retrieving result: 1 validation error for SampleResponse"))
+
+
+@pytest.mark.parametrize("key", ["tml-SECRET\nMORE", "tml-SECRET\n", "tml-SECRET MORE", "tml-S\u00e4CRET"])
+def test_a_key_that_no_request_can_carry_is_refused_without_being_shown(monkeypatch, key):
+    """A client would fail with it in a connection's error, which is worth another try for minutes, and say some of it."""
+    monkeypatch.setenv("TINKER_API_KEY", key)
+    with pytest.raises(UsageError, match="TINKER_API_KEY: the key has a character that none can have") as refused:
+        Service(None, print)
+    assert "SECRET" not in str(refused.value) and "CRET" not in str(refused.value.hint)

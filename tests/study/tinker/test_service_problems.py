@@ -76,6 +76,7 @@ def test_settings():
         ({}, "ABLATION_TINKER_START is not set"),
         ({"ABLATION_TINKER_START": "tinker://run/sampler_weights/x"}, "an address such as tinker://RUN/weights/NAME"),
         ({"ABLATION_TINKER_START": "runs/x"}, "found `runs/x`"),
+        ({"ABLATION_TINKER_START": "tinker://a\x1b[31m/weights/b"}, "an address such as tinker://RUN/weights/NAME"),
         ({"ABLATION_TINKER_SERVER": "localhost"}, "ABLATION_TINKER_SERVER: found `localhost`"),
         ({"ABLATION_TINKER_SERVER": "http://me:secret@host"}, "has a name or a password in it"),
     ],
