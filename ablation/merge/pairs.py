@@ -18,28 +18,12 @@ from safetensors.torch import load_file
 
 from ablation.errors import UsageError
 from ablation.merge.base_files import BYTES, BaseFiles, Tensor
-from ablation.plan.model_files import ADAPTER_CONFIG, ADAPTER_FILE
+from ablation.plan.model_files import ADAPTER_CONFIG, ADAPTER_FILE, PLAIN_LORA
 
 _KEY = re.compile(r"base_model\.model\.(?P<module>.+)\.lora_(?P<which>[AB])(?:\.default)?\.weight")
 # A language model inside of a larger one has another name in the files than where it is loaded alone.
 _PREFIXES = ("", "model.language_model.", "language_model.model.", "language_model.", "model.text_model.", "text_model.")
 HEAD, EMBEDDING = "lm_head.weight", "embed_tokens.weight"
-# What an adapter may have beside its shape that changes what it adds, and its plain value.
-_PLAIN = {
-    "peft_type": "LORA",
-    "bias": "none",
-    "use_dora": False,
-    "use_rslora": False,
-    "rank_pattern": {},
-    "alpha_pattern": {},
-    "modules_to_save": None,
-    "layers_to_transform": None,
-    "layer_replication": None,
-    "trainable_token_indices": None,
-    "target_parameters": None,
-    "fan_in_fan_out": False,
-    "lora_bias": False,
-}
 
 
 @dataclass(frozen=True)
@@ -133,14 +117,14 @@ def _config(path: Path) -> tuple[int, float]:
     try:
         config = json.loads(path.read_bytes())
         rank, alpha = config["r"], config["lora_alpha"]
-        other = {name: config.get(name, plain) for name, plain in _PLAIN.items()}
+        other = {name: config.get(name, plain) for name, plain in PLAIN_LORA.items()}
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(f"{path}: is not the config of a LoRA adapter: {error!r}") from None
     if type(rank) is not int or rank < 1 or type(alpha) not in (int, float):
         raise UsageError(f"{path}: has r {json.dumps(rank)} and lora_alpha {json.dumps(alpha)}")
-    for name, plain in _PLAIN.items():
+    for name, plain in PLAIN_LORA.items():
         if (other[name] or None) != (plain or None):
             raise UsageError(f"{path}: has {name} {json.dumps(other[name])}: only plain LoRA is merged ({json.dumps(plain)})")
     return rank, alpha / rank

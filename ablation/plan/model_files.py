@@ -18,8 +18,7 @@ MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 """What Adam keeps of each weight, as a checkpoint names it before `/` and the weight's name."""
 _LONGEST_HEADER = 10**8  # bytes, as in the safetensors format
 BASE_CONFIG = "config.json"
-# What an adapter may have beside its shape that changes what it computes or what is trained. Plans describe plain LoRA only.
-_PLAIN = {
+PLAIN_LORA = {
     "peft_type": "LORA",
     "bias": "none",
     "use_dora": False,
@@ -28,8 +27,13 @@ _PLAIN = {
     "alpha_pattern": {},
     "modules_to_save": None,
     "layers_to_transform": None,
+    "layer_replication": None,
     "trainable_token_indices": None,
+    "target_parameters": None,
+    "fan_in_fan_out": False,
 }
+"""What an adapter may have beside its shape that changes what it computes or what is trained, and its plain value: plans describe
+plain LoRA only, and only that is merged."""
 
 
 def model_problems(plan: Plan, plan_path: Path) -> list[Problem]:
@@ -72,7 +76,7 @@ def adapter_problems(plan: Plan, adapter: Path) -> list[Problem]:
     if config is None:
         return [(("model", "start_adapter"), why)]
     problems: list[Problem] = []
-    for name, plain in _PLAIN.items():
+    for name, plain in PLAIN_LORA.items():
         there = config.get(name, plain)
         if (there or None) != (plain or None):
             text = f"{adapter / ADAPTER_CONFIG} has {name} {json.dumps(there)}; a plan describes plain LoRA ({json.dumps(plain)})"

@@ -36,6 +36,23 @@ class SampledTokens:
     stop_id: int | None = None  # the end token that it stopped at, by the engine's word; None where it was cut
 
 
+def not_as_asked(token_ids: np.ndarray, finish_reason: str, end_ids: tuple[int, ...], max_tokens: int) -> str | None:
+    """What of a rollout that an engine or a service gave back is not what was asked for, in words; None if nothing is."""
+    count = len(token_ids)
+    ended = bool(count) and int(token_ids[-1]) in end_ids
+    if not 1 <= count <= max_tokens:
+        return f"{count} tokens where 1 to {max_tokens} were asked for"
+    if finish_reason == "stop" and not ended:
+        return "a rollout that stopped without one of the plan's end tokens, or its end token was left out"
+    if finish_reason == "length" and count < max_tokens:
+        return f"a rollout cut off at {count} of {max_tokens} tokens"
+    if finish_reason not in ("stop", "length"):
+        return f"a rollout that ended for the reason `{finish_reason}`"
+    if np.isin(token_ids[:-1], end_ids).any():
+        return "a rollout that went on after an end token"
+    return None
+
+
 @dataclass(frozen=True)
 class ScoreRow:
     """A prompt and the tokens that followed it, whose logprobs are asked for."""

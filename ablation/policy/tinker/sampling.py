@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ablation.errors import EngineFailed
-from ablation.policy.base import SampledTokens, SampleRequest
+from ablation.policy.base import SampledTokens, SampleRequest, not_as_asked
 from ablation.policy.tinker.service import LOOK, Service
 from ablation.policy.tinker.trouble import understand
 
@@ -96,16 +96,8 @@ def checked_rollout(answer: Any, settings: SamplingSettings, where: str) -> Samp
     ended = bool(count) and int(tokens[-1]) in settings.end_ids
     if logprobs is None or len(logprobs) != count:
         wrong = f"{count} tokens with {'no' if logprobs is None else len(logprobs)} logprobs"
-    elif not 1 <= count <= settings.max_tokens:
-        wrong = f"{count} tokens where 1 to {settings.max_tokens} were asked for"
-    elif one.stop_reason == "stop" and not ended:
-        wrong = "a rollout that stopped without one of the plan's end tokens, or its end token was left out"
-    elif one.stop_reason == "length" and count < settings.max_tokens:
-        wrong = f"a rollout cut off at {count} of {settings.max_tokens} tokens"
-    elif one.stop_reason not in ("stop", "length"):
-        wrong = f"a rollout that ended for the reason `{one.stop_reason}`"
-    elif np.isin(tokens[:-1], settings.end_ids).any():
-        wrong = "a rollout that went on after an end token"
+    else:
+        wrong = not_as_asked(tokens, one.stop_reason, settings.end_ids, settings.max_tokens)
     if wrong:
         raise EngineFailed(f"{where}: {wrong}", hint="Nothing of this rollout is kept.")
     unknown = np.full(count, np.nan)

@@ -137,7 +137,7 @@ class Engine:
         self.settings = settings
         self.loaded: Adapter | None = None
         self._count = 0
-        if settings.lora_rank and settings.tensor_parallel == 1:  # else the layers are in processes that vLLM starts, and those compute its own way
+        if settings.lora_rank and settings.tensor_parallel == 1:  # layers in processes that vLLM starts compute its own way
             cpu_lora.install()
         arguments = EngineArgs(
             model=settings.model,

@@ -15,7 +15,7 @@ from ablation.files import parse_json
 from ablation.plan.arms import Adam
 from ablation.plan.model import Plan
 from ablation.plan.model_files import BASE_CONFIG
-from ablation.policy.base import Progress, SampledTokens, SampleRequest, ScoreRow, Taken, TrainRow, UpdateStats
+from ablation.policy.base import Progress, SampledTokens, SampleRequest, ScoreRow, Taken, TrainRow, UpdateStats, not_as_asked
 from ablation.policy.vllm.client import EngineRefused, vllm_variables
 from ablation.policy.vllm.messages import Adapter, Alive, EngineSettings, Finished, Load, Sample, SamplingValues
 from ablation.policy.vllm.replicas import Engine
@@ -303,21 +303,10 @@ def adapter_number(digest: str) -> int:
 def _checked(one: Finished, values: SamplingValues) -> SampledTokens:
     """The rollout, if it is what was asked for."""
     count = len(one.token_ids)
-    ended = bool(count) and int(one.token_ids[-1]) in values.end_ids
-    wrong = None
+    wrong = not_as_asked(one.token_ids, one.finish_reason, values.end_ids, values.max_tokens)
     if not all(len(array) == count for array in (one.logprobs, one.top_entropy, one.top_mass)):
         wrong = f"{count} tokens with {len(one.logprobs)} logprobs"
-    elif not 1 <= count <= values.max_tokens:
-        wrong = f"{count} tokens where 1 to {values.max_tokens} were asked for"
-    elif one.finish_reason == "stop" and not ended:
-        wrong = "a rollout that stopped without one of the plan's end tokens"
-    elif one.finish_reason == "length" and count < values.max_tokens:
-        wrong = f"a rollout cut off at {count} of {values.max_tokens} tokens"
-    elif one.finish_reason not in ("stop", "length"):
-        wrong = f"a rollout that ended for the reason `{one.finish_reason}`"
-    elif np.isin(one.token_ids[:-1], values.end_ids).any():
-        wrong = "a rollout that went on after an end token"
-    elif one.stop_id != (int(one.token_ids[-1]) if one.finish_reason == "stop" else None):
+    elif wrong is None and one.stop_id != (int(one.token_ids[-1]) if one.finish_reason == "stop" else None):
         wrong = f"the stop id {one.stop_id} for a rollout that ended with token {one.token_ids[-1]} ({one.finish_reason})"
     if wrong is not None:
         raise EngineFailed(f"vLLM's engine gave back {wrong}")
