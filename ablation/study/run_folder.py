@@ -50,7 +50,10 @@ def find_run(plan: Path | None, run: Path | None) -> tuple[LockedPlan, Path, str
 def refuse_special_files(root: Path) -> None:
     """Raise `IntegrityError` for a pipe, socket or device in a run folder, which could be read for ever."""
     from ablation.errors import IntegrityError
+    from ablation.rollouts.folder import RunFolder
 
+    if not RunFolder(root).plan.exists():
+        return  # no run folder: it may be a whole disk
     for path in root.rglob("*"):
         if path.exists() and not path.is_file() and not path.is_dir():
             raise IntegrityError(f"{path}: is no file (a pipe, a socket or a device), and a run folder has none of them")

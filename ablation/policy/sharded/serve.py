@@ -25,6 +25,7 @@ from typing import Any
 
 from ablation.errors import AblationError
 from ablation.plan.model import Plan
+from ablation.policy.sharded.agree import agree
 
 PULSE_SECONDS = 0.5
 WAKE_SECONDS = 5.0
@@ -92,21 +93,37 @@ def start(rank: int, processes: int, folder: Path, pulses: Any, link: Connection
     if rank:
         link.close()
     _only_this_machine()
-    try:
-        serve(rank, processes, rank, f"file://{folder / 'store'}", link if rank == 0 else None)
-    except BaseException as error:
-        traceback.print_exc()
+
+    def fail(error: BaseException) -> None:
         told = {"kind": type(error).__name__, "message": str(error), "at": time.monotonic()}
         (folder / FAILURE.format(rank)).write_text(json.dumps(told))
-        sys.stderr.flush()
-        os._exit(1)  # the others may be waiting for this one: nothing that waits for them is tried
+        give_up(error)
+
+    try:
+        serve(rank, processes, rank, f"file://{folder / 'store'}", link if rank == 0 else None, fail)
+    except BaseException as error:
+        fail(error)
     os._exit(0)
 
 
-def serve(rank: int, processes: int, device: int, store: str, link: Connection | None) -> None:
+def give_up(error: BaseException) -> None:
+    """End this process at once: the others may be waiting for it, so nothing that waits for them is tried."""
+    traceback.print_exception(error)
+    sys.stderr.flush()
+    os._exit(1)
+
+
+def serve(
+    rank: int,
+    processes: int,
+    device: int,
+    store: str,
+    link: Connection | None,
+    fail: Callable[[BaseException], None] = give_up,
+) -> None:
     """Join the group, load what is asked for and answer, until the end. `device`: the GPU, where there is one.
 
-    `store`: an `init_method` of `torch.distributed`. `link`: to whoever asks; the first process's alone.
+    `store`: an `init_method` of `torch.distributed`. `link`: to whoever asks; the first process's alone. `fail` ends the process.
     """
     import torch
     import torch.distributed as dist
@@ -154,6 +171,7 @@ def serve(rank: int, processes: int, device: int, store: str, link: Connection |
             free_memory()
         work = partial(load, asked) if isinstance(asked, ToLoad) else partial(do, *asked) if asked != UNLOAD else None
         answer = Answer() if work is None else _attempt(work)
+        agree(answer.refused, control, fail)
         if link is not None:
             link.send(answer)
     dist.barrier(group=control)  # nobody leaves while another still reads from it

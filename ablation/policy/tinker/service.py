@@ -33,7 +33,7 @@ class Waitable(Protocol):
 
 def need_client() -> None:
     """Raise `UsageError` where the client is not installed: before anything is loaded for nothing."""
-    if find_spec("tinker") is None:
+    if any(find_spec(name) is None for name in ("tinker", "h2")):  # h2: what the client speaks with, which it imports late
         raise UsageError(
             "policy.backend: `tinker` needs the official client, which this install does not have",
             hint="pip install -e '.[tinker]'",
