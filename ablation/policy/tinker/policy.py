@@ -313,7 +313,10 @@ class TinkerPolicy:
         )
 
     def load(self, folder: Path, optimizer: Adam | None = None) -> None:
-        """Go on from what `save` wrote: the service's state, which is compared with the adapter before it is used."""
+        """Go on from what `save` wrote: the service's state, which is compared with the adapter before it is used.
+
+        Where the service does not give it back, what was held before is held on.
+        """
         path = folder / STATE_FILE
         try:
             stored = parse_json(path.read_bytes())
@@ -323,11 +326,14 @@ class TinkerPolicy:
         weights = from_folder(folder)
         if digest(weights) != own:
             raise IntegrityError(f"{folder}: its adapter is not the one that {STATE_FILE} was written with")
+        before = self.at, self.adam
         self.adam = optimizer or self.plan.training.optimizer
         self._hold(State(state, kind != "fresh", weights))
         try:
             self.attempt("going on from a stored state", self.sampler)
         except Denied as denied:
+            held, self.adam = before
+            self._hold(held)
             raise IntegrityError(
                 f"{path}: the service does not give back the state of this checkpoint: {denied}",
                 hint="States there can expire or be deleted. Without it the optimizer is gone, and the arm cannot be continued.",

@@ -116,5 +116,7 @@ def test_a_state_that_is_gone_at_the_service_is_an_error_that_says_so(policy, tm
     policy.save(tmp_path)
     stored = {"state": policy.start.path + "0", "optimizer": "fresh", "adapter_sha256": policy.adapter_sha256()}
     write_json(tmp_path / STATE_FILE, stored)
+    before = policy.at
     with pytest.raises(IntegrityError, match="it has no state tinker://.*: Checkpoint not found"):
         policy.load(tmp_path)
+    assert policy.at is before
