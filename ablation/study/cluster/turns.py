@@ -79,12 +79,18 @@ class Turns:
         try:
             while wait(futures, timeout=0.5, return_when=FIRST_EXCEPTION).not_done and not _failed(futures):
                 self._go_on()
+        except Ended:  # by an error in another thread: what a task of these waits for, or what waits for these
+            self._stop(cancel)
+            wait(futures)
+            raise _failed(futures) or Ended from None
         except BaseException:
             self._stop(cancel)
             raise
-        failed = _failed(futures)
-        if failed is not None:
+        if _failed(futures) is not None:
             self._stop(cancel)
+            wait(futures)  # the first that is done may have ended for another's error
+            failed = _failed(futures)
+            assert failed is not None
             raise failed
         return [future.result() for future in futures]
 

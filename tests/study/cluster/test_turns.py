@@ -1,6 +1,5 @@
-"""Threads that take turns."""
+from __future__ import annotations
 
-import threading
 import time
 
 import pytest
@@ -8,44 +7,37 @@ import pytest
 from ablation.study.cluster.turns import Turns
 
 
-def test_one_works_and_those_that_wait_let_others():
-    turns, log, meet = Turns(), [], threading.Barrier(2, timeout=10)
-
-    def task(name):
-        def do():
-            log.append((name, "begins"))
-            with turns.aside():
-                meet.wait()  # both are here at one time, so neither holds the turn
-            time.sleep(0.05)
-            log.append((name, "goes on"))
-            return name
-
-        return do
-
-    assert turns.together([task("a"), task("b")], lambda: None) == ["a", "b"]
-    assert sorted(log[:2]) == [("a", "begins"), ("b", "begins")] and len(log) == 4
-
-
-def test_the_first_error_ends_all_that_wait():
-    turns, cancelled = Turns(), threading.Event()
-
-    def waits():
-        with turns.aside():
-            assert cancelled.wait(10)
-        raise AssertionError("went on")
-
-    def fails():
-        raise ValueError("first")
-
-    with pytest.raises(ValueError, match="first"):
-        turns.together([waits, fails], cancelled.set)
-    assert turns.together([lambda: "again"], lambda: None) == ["again"]  # nobody of before is left
-
-
-def test_together_within_together():
+def test_the_error_of_a_task_comes_out_however_long_its_ending_takes():
+    """A task within a task fails; ending what the others wait for takes longer than the outermost thread's look."""
     turns = Turns()
 
-    def outer(name):
-        return lambda: turns.together([lambda: name + "1", lambda: name + "2"], lambda: None)
+    def fails() -> None:
+        raise ValueError("the reason")
 
-    assert turns.together([outer("a"), outer("b")], lambda: None) == [["a1", "a2"], ["b1", "b2"]]
+    def waits() -> None:
+        with turns.aside():
+            time.sleep(2.0)
+
+    def slow() -> None:
+        time.sleep(1.5)
+
+    with pytest.raises(ValueError, match="the reason"):
+        turns.together([lambda: turns.together([waits, fails], slow)], lambda: None)
+    assert turns.together([lambda: 1, lambda: 2], lambda: None) == [1, 2]
+
+
+def test_of_two_arms_the_reason_is_told_and_not_that_the_other_ended():
+    turns = Turns()
+
+    def waits() -> None:
+        with turns.aside():
+            time.sleep(0.2)
+
+    def inner() -> None:
+        def fails() -> None:
+            raise ValueError("the reason")
+
+        turns.together([fails], lambda: time.sleep(1.5))
+
+    with pytest.raises(ValueError, match="the reason"):
+        turns.together([waits, inner], lambda: None)
