@@ -6,7 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,10 @@ class Index:
             return cursor.execute(query, values or []).fetchall()
 
     def look(self, wait: float = 0.0) -> Progress:
-        """Begin to read what is new in the run folder, unless that was done a moment ago; wait up to `wait` seconds for it."""
+        """Begin to read what is new in the run folder, unless that was done a moment ago; wait up to `wait` seconds for it.
+
+        How far it is now: what is asked of the table after that holds at least as much.
+        """
         with self._lock:
             running = self._thread is not None and self._thread.is_alive()
             if not running and time.monotonic() - self._looked > LOOK_AGAIN:
@@ -81,7 +84,8 @@ class Index:
             thread = self._thread
         if wait and thread is not None:
             thread.join(wait)
-        return self.progress
+        now = self.progress
+        return replace(now, damaged=dict(now.damaged))  # a page is not to say that all is there when it is shown, if it was not
 
     def _fill(self) -> None:
         try:

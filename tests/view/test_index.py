@@ -235,3 +235,13 @@ def test_nothing_is_whole_before_the_folder_was_looked_through(tmp_path, monkeyp
     assert index.look(60).whole and index.progress.units == 6
     empty = Index(tmp_path / "runs" / "none", locked.plan)
     assert not empty.progress.whole and empty.look(60).whole and empty.progress.units == 0
+
+
+def test_what_a_look_found_is_not_what_was_read_since(run):
+    """A page asks the table after the look and is shown later: by then all may be there, but not on the page."""
+    folder, locked = run
+    index = Index(folder.root, locked.plan)
+    first = index.look()
+    assert not first.whole
+    assert index.look(60).whole
+    assert not first.whole and first.done == 0
