@@ -128,7 +128,7 @@ def runs_of_one_plan(roots: Sequence[Path]) -> tuple[Plan, str, list[RunOfPlan]]
 
 
 def _run(root: Path, locked: Any, own: Stage | None, first: Stage | None) -> RunOfPlan:
-    events = list(read_journal(RunFolder(root).journal)) if RunFolder(root).journal.is_file() else []
+    events = read_journal(RunFolder(root).journal) if RunFolder(root).journal.is_file() else []
     loaded = [event for event in events if event.get("event") == "model_loaded"]
     proofs = [event["preflight"] for event in loaded if isinstance(event.get("preflight"), dict)]
     cost = run_cost(events)

@@ -77,9 +77,8 @@ def test_raters_at_one_instant_lose_nothing_and_see_no_error(read, raters):
     assert {name: len(one.replies) for name, one in state(read).ratings.items()} == dict.fromkeys(raters, 4)
 
 
-@pytest.mark.parametrize("check", [False, True])
-def test_a_rating_that_is_written_while_the_read_is_looked_at_is_no_damage(read, monkeypatch, check):
-    run, _, _ = read
+def rated_behind_the_first_look(run, monkeypatch):
+    """The read of `run`; somebody rates its first pair right after its journal is read for the first time."""
     found, once, chain_of = find_comparison("held-out", SUBJECT, None, run.root), [], journal_chain.read_journal_chain
 
     def and_then_somebody_rates(path):
@@ -90,21 +89,19 @@ def test_a_rating_that_is_written_while_the_read_is_looked_at_is_no_damage(read,
         return chain
 
     monkeypatch.setattr(journal_chain, "read_journal_chain", and_then_somebody_rates)
+    return found
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_a_rating_that_is_written_while_the_read_is_looked_at_is_no_damage(read, monkeypatch, check):
+    run, _, _ = read
+    found = rated_behind_the_first_look(run, monkeypatch)
     assert len(found.state(check=check).ratings["ann"].replies) == 1
 
 
 def test_a_rating_that_is_written_while_a_run_is_checked_is_no_damage(read, monkeypatch):
     run, locked, _ = read
-    found, once, chain_of = find_comparison("held-out", SUBJECT, None, run.root), [], journal_chain.read_journal_chain
-
-    def and_then_somebody_rates(path):
-        chain = chain_of(path)
-        if not once:
-            once.append(1)
-            found.add("ann")([ratings.Reply(1, dict.fromkeys(found.state().batch.item(1).fields, True), "person")])
-        return chain
-
-    monkeypatch.setattr(journal_chain, "read_journal_chain", and_then_somebody_rates)
+    rated_behind_the_first_look(run, monkeypatch)
     assert any(event["event"] == "blind_rated" for event in check_journal(run.root, locked.digest).events)
 
 
