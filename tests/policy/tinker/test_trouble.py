@@ -6,6 +6,7 @@ import pytest
 
 tinker = pytest.importorskip("tinker", reason="the client is not installed")
 httpx = pytest.importorskip("httpx")
+pytest.importorskip("h2", reason="what the client speaks with is not installed")
 
 from ablation.errors import EngineFailed, UsageError  # noqa: E402
 from ablation.policy.tinker.service import Denied, Service, unreadable_metric  # noqa: E402
@@ -128,3 +129,12 @@ def test_a_key_that_no_request_can_carry_is_refused_without_being_shown(monkeypa
     with pytest.raises(UsageError, match="TINKER_API_KEY: the key has a character that none can have") as refused:
         Service(None, print)
     assert "SECRET" not in str(refused.value) and "CRET" not in str(refused.value.hint)
+
+
+@pytest.mark.parametrize("missing", ["tinker", "h2"])
+def test_a_client_that_is_not_there_or_half_there_is_said_before_anything_of_the_key(monkeypatch, missing):
+    monkeypatch.delenv("TINKER_API_KEY", raising=False)
+    monkeypatch.setattr("ablation.policy.tinker.service.find_spec", lambda name: None if name == missing else name)
+    with pytest.raises(UsageError, match="needs the official client") as refused:
+        Service(None, print)
+    assert "pip install -e '.[tinker]'" in refused.value.hint
