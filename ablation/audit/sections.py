@@ -15,6 +15,7 @@ from ablation.audit.evaluated import Evaluated
 from ablation.audit.others import agent_compared, safety_compared
 from ablation.audit.rules import STABLE, UNDECIDED, Compared, Ruled, apply, written
 from ablation.audit.tables import asked_of, decide, labels_of, possible, rows_of
+from ablation.errors import IncompleteError
 
 INCOMPLETE, NOT_RUN = "INCOMPLETE", "NOT_RUN"
 READ = ("PASSED", "FAILED", "NOT_RUN")
@@ -120,7 +121,11 @@ class Sections:
             elif other in ORDER[: ORDER.index(name)]:
                 known = labels_of(other, (self._plan_of(other) or {}).get("table"))
                 labels[other] = possible(rows, other, self.section(other, subject).label, known)
-        return decide(rows, {one.name: one.holds for one in ruled}, labels)
+        try:
+            return decide(rows, {one.name: one.holds for one in ruled}, labels)
+        except IncompleteError as error:
+            self.found.lacks(f"the label of {name} of {subject}: {error.message}")
+            return UNDECIDED
 
     def _release(self, subject: str) -> OwnSection:
         release, ruled, missing, wrong = self.verdict["release"], [], False, []

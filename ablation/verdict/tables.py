@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from ablation.plan.tables import Condition, Row
 
 UNDECIDED = "UNDECIDED"
+MOST_STEPS = 2_000
 Fact = tuple[str, str]
 """(`rule`, name), (`reason`, code) or (`label`, whose)."""
 
@@ -133,9 +134,24 @@ def _any(parts: Sequence[bool | None]) -> bool | None:
 
 @dataclass
 class Steps:
-    """How many completions may still be looked at: their number doubles with every unknown fact."""
+    """How many completions may still be looked at: their number can double with every unknown fact."""
 
-    left: int = 20_000
+    left: int = field(default_factory=lambda: MOST_STEPS)
+    seen: set[tuple] = field(default_factory=set)
+    """What is left of the rows by facts that were set: other facts that leave the same were looked at already."""
+
+    def again(self, rows: Sequence[Row], facts: Facts, first: int) -> bool:
+        """Whether the same was left of the rows from `first` before."""
+        rest: list[bool | tuple] = []
+        for row in rows[first:]:
+            rest.append(_left(row.when, facts))
+            if rest[-1] is True:
+                break
+        key = (first, *rest)
+        if key in self.seen:
+            return True
+        self.seen.add(key)
+        return False
 
 
 def _outcomes(rows: Sequence[Row], facts: Facts, steps: Steps, first: int = 0) -> Iterator[tuple[str, int]]:
@@ -145,6 +161,8 @@ def _outcomes(rows: Sequence[Row], facts: Facts, steps: Steps, first: int = 0) -
     """
     if not steps.left:
         yield UNDECIDED, -1
+        return
+    if steps.again(rows, facts, first):
         return
     steps.left -= 1
     for place in range(first, len(rows)):
@@ -157,10 +175,29 @@ def _outcomes(rows: Sequence[Row], facts: Facts, steps: Steps, first: int = 0) -
         fact = next(_unknown(rows[place].when, facts))
         for completed in _settled(facts, fact, asked(rows, fact[1]) if fact[0] == "label" else ()):
             yield from _outcomes(rows, completed, steps, place)
-            if not steps.left:
-                break
         return
     yield UNDECIDED, -1  # a table whose last row has a condition, which no plan has
+
+
+def _left(condition: Condition | None, facts: Facts) -> bool | tuple:
+    """True or false as `holds` says, or what of `condition` is open, without the parts that are not."""
+    if condition is None or not condition.inner:
+        said = holds(condition, facts)
+        if said is not None:
+            return said
+        assert condition is not None
+        if condition.rules is not None:
+            return condition.rules, *(name for name, found in facts.rules.items() if found is None)
+        possible = facts.labels.get(condition.of or "")
+        return condition.rule, condition.reason, condition.of, condition.label, None if possible is None else tuple(possible)
+    parts = [_left(one, facts) for one in condition.inner]
+    ends = condition.all is None  # an `any` or a `none` ends with one that is true, an `all` with one that is false
+    if ends in parts:
+        return condition.any is not None
+    parts = [one for one in parts if not isinstance(one, bool)]
+    if not parts:
+        return condition.any is None
+    return "all" if condition.all else "any" if condition.any else "none", *parts
 
 
 def _open_facts(rows: Sequence[Row], facts: Facts) -> list[Fact]:
@@ -222,16 +259,15 @@ def _named(fact: Fact) -> str:
     return f"label of {name}" if kind == "label" else f"{kind} {name}"
 
 
-def deciding_rows(rows: Sequence[Row], facts: Facts, most: int = 20_000) -> set[int]:
+def deciding_rows(rows: Sequence[Row], facts: Facts, most: int = MOST_STEPS) -> set[int]:
     """Places of the rows that decide for some completion of `facts`; all of them if that takes more than `most` steps to see."""
     found: set[int] = set()
-    steps = 0
+    steps = Steps(most)
 
     def walk(facts: Facts, first: int) -> None:
-        nonlocal steps
-        steps += 1
-        if len(found) == len(rows) or steps > most:
+        if len(found) == len(rows) or not steps.left or steps.again(rows, facts, first):
             return
+        steps.left -= 1
         for place in range(first, len(rows)):
             said = holds(rows[place].when, facts)
             if said is True:
@@ -244,4 +280,4 @@ def deciding_rows(rows: Sequence[Row], facts: Facts, most: int = 20_000) -> set[
                 return
 
     walk(facts, 0)
-    return set(range(len(rows))) if steps > most else found
+    return found if steps.left else set(range(len(rows)))

@@ -2,10 +2,13 @@
 
 import itertools
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ablation.audit import tables
 from ablation.audit.tables import STUDY, UNDECIDED, decide, labels_of, possible
+from ablation.errors import IncompleteError
 from ablation.plan.tables import Row, rows_of
 from ablation.verdict import tables as engine
 
@@ -35,6 +38,20 @@ def test_the_study_by_hand():
     assert possible(held_out, "blinded_read", "FAILED", READ) == ["FAILED"]
 
 
+def test_many_facts_that_are_not_known(monkeypatch):
+    """2^300 ways, and only what is left of the rules matters; where the diagram grows too large nothing is said."""
+    many = {f"r{i}": None for i in range(300)}
+    assert decide(STUDY["held_out"], many, {"blinded_read": ["PASSED"]}) == UNDECIDED
+    assert decide(STUDY["held_out"], many | {"r7": False}, {"blinded_read": READ}) == "NO_WIN"
+    sure = [{"label": "SURE", "when": {"all": [{"any": [{"rule": one}, {"none": [{"rule": one}]}]} for one in many]}}]
+    assert decide([*sure, {"label": "NEVER"}], many) == "SURE"
+    monkeypatch.setattr(tables, "MOST_BRANCHES", 5000)
+    pairs = {"all": [{"any": [{"rule": f"r{i}"}, {"rule": f"r{i + 40}"}]} for i in range(40)]}
+    hard = {"any": [{"all": [{"any": [{"rule": f"r{i}"} for i in range(80)]}, pairs]}, {"none": [pairs]}]}
+    with pytest.raises(IncompleteError, match="too many unknown facts"):
+        decide([{"label": "SURE", "when": hard}, {"label": "NEVER"}], many)
+
+
 leaf = st.one_of(
     st.sampled_from(["a", "b", "c"]).map(lambda name: {"rule": name}),
     st.sampled_from(["all", "any"]).map(lambda how: {"rules": how}),
@@ -47,14 +64,16 @@ condition = st.recursive(
     ),
     max_leaves=6,
 )
-table = st.lists(st.tuples(st.sampled_from(["ONE", "TWO", "THREE"]), condition), max_size=3).map(
+rows_of_labels = st.lists(st.tuples(st.sampled_from(["ONE", "TWO", "THREE"]), condition), max_size=3).map(
     lambda rows: [*({"label": label, "when": when} for label, when in rows), {"label": "LAST", "when": None}]
 )
 
 
 @settings(max_examples=150, deadline=None)
 @given(
-    table, st.tuples(*[st.sampled_from([True, False, None])] * 3), st.sampled_from([*itertools.combinations(READ, 1), READ, None])
+    rows_of_labels,
+    st.tuples(*[st.sampled_from([True, False, None])] * 3),
+    st.sampled_from([*itertools.combinations(READ, 1), READ, None]),
 )
 def test_as_the_engine_decides(rows, holds, read):
     rules = dict(zip("abc", holds, strict=True))

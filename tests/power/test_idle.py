@@ -53,7 +53,11 @@ def test_a_table_too_large_to_see_through_is_believed():
     rules = {f"r{i}": None for i in range(40)}
     sure = Condition(all=[Condition(any=[Condition(rule=name), Condition(none=[Condition(rule=name)])]) for name in rules])
     rows = [Row(label="YES", when=sure), Row(label="NO")]
-    assert deciding_rows(rows, Facts(rules), most=500) == {0, 1}
+    assert deciding_rows(rows, Facts(rules), most=500) == {0}
+    pairs = [Condition(any=[Condition(rule=f"r{i}"), Condition(rule=f"r{i + 20}")]) for i in range(20)]
+    either = Condition(any=[Condition(all=pairs), Condition(none=[Condition(all=pairs)])])
+    hard = [Row(label="YES", when=Condition(all=[*sure.all[:20], either])), Row(label="NO")]
+    assert deciding_rows(hard, Facts(rules), most=500) == {0, 1}
     few = dict(list(rules.items())[:4])
     rows[0] = Row(label="YES", when=Condition(all=sure.all[:4]))
     assert deciding_rows(rows, Facts(few)) == {0}

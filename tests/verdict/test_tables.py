@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ablation.plan.tables import Condition, Row, rows_of
+from ablation.verdict import tables
 from ablation.verdict.tables import Facts, decide, holds, in_words, possible_labels
 
 RULES, REASONS = ("a", "b", "c"), ("R1", "R2")
@@ -29,7 +30,7 @@ conditions = st.recursive(
     ),
     max_leaves=8,
 )
-tables = st.lists(st.tuples(st.sampled_from(["YES", "NO", "MAYBE"]), conditions), max_size=4).map(
+rows_of_labels = st.lists(st.tuples(st.sampled_from(["YES", "NO", "MAYBE"]), conditions), max_size=4).map(
     lambda rows: [Row(label=label, when=Condition.model_validate(when)) for label, when in rows] + [Row(label="REST")]
 )
 unknowns = st.tuples(
@@ -70,7 +71,7 @@ def completions(rules, labels, reasons):
 
 
 @settings(max_examples=400, deadline=None)
-@given(tables, unknowns)
+@given(rows_of_labels, unknowns)
 def test_a_label_comes_out_exactly_if_every_completion_gives_it(rows, found):
     rules, labels, reasons = found
     wanted = set()
@@ -148,8 +149,8 @@ def test_conditions_in_words():
     assert in_words(condition) == "rule a holds and (R1 was found or not (m is WIN))"
 
 
-def test_very_many_unknown_facts_are_undecided_in_a_moment_and_never_decided_by_chance():
-    """Every completion gives WIN_VERIFIED, but there are more than can be tried: 3^40 ways to leave the clauses open or not."""
+def test_unknown_facts_that_are_each_asked_for_once_or_twice_are_seen_through():
+    """Every completion gives WIN_VERIFIED, and there are 3^40 ways to leave the clauses open or not; what is left of them is few."""
     clauses = [{"any": [{"rule": f"a{i}"}, {"rule": f"b{i}"}]} for i in range(40)]
     rows = [
         Row.model_validate({"label": "WIN_VERIFIED", "when": {"all": clauses}}),
@@ -157,5 +158,29 @@ def test_very_many_unknown_facts_are_undecided_in_a_moment_and_never_decided_by_
         Row.model_validate({"label": "NO_WIN"}),
     ]
     facts = Facts(rules={f"{side}{i}": None for i in range(40) for side in "ab"})
+    assert decide(rows, facts).label == "WIN_VERIFIED"
+    assert possible_labels(rows, facts) == {"WIN_VERIFIED"}
+
+
+def test_too_many_unknown_facts_are_undecided_in_a_moment_and_never_decided_by_chance(monkeypatch):
+    """Every completion gives WIN_VERIFIED, but the sure things ask for every a before a clause, which leaves 2^40 rests."""
+    monkeypatch.setattr(tables, "MOST_STEPS", 200)
+    sure = [{"any": [{"rule": f"a{i}"}, {"none": [{"rule": f"a{i}"}]}]} for i in range(40)]
+    clauses = [{"any": [{"rule": f"a{i}"}, {"rule": f"b{i}"}]} for i in range(40)]
+    rows = [
+        Row.model_validate({"label": "WIN_VERIFIED", "when": {"all": [{"all": sure}, {"all": clauses}]}}),
+        Row.model_validate({"label": "WIN_VERIFIED", "when": {"none": [{"all": clauses}]}}),
+        Row.model_validate({"label": "NO_WIN"}),
+    ]
+    facts = Facts(rules={f"{side}{i}": None for i in range(40) for side in "ab"})
     assert decide(rows, facts).label == "UNDECIDED"
     assert possible_labels(rows, facts) == {"WIN_VERIFIED", "NO_WIN", "UNDECIDED"}
+
+
+@pytest.mark.parametrize("most", range(1, 12))
+def test_steps_that_end_anywhere_never_leave_a_label_unseen(monkeypatch, most):
+    """All but one of the completions give YES, and the one that does not is looked at last."""
+    monkeypatch.setattr(tables, "MOST_STEPS", most)
+    rules = {f"r{i}": None for i in range(4)}
+    last = [Row(label="YES", when=Condition(any=[Condition(rule=name) for name in rules])), Row(label="NO")]
+    assert decide(last, Facts(rules)).label == "UNDECIDED"
