@@ -86,12 +86,13 @@ def _of_run(
 ) -> tuple[Study, LockedPlan, list[str]]:
     """(what the report is made of, the plan, what should not be)."""
     from ablation.cli.plan_power import short_power
-    from ablation.cli.verdict import judge_folder, stored_labels
+    from ablation.cli.verdict import judge_folder
     from ablation.errors import UsageError
     from ablation.report.post.study import study_of_run
     from ablation.report.post.traces import Traces
     from ablation.rollouts.folder import RunFolder
     from ablation.rollouts.journal_chain import check_journal
+    from ablation.verdict.stored import check_stored
 
     found, locked, root, _ = judge_folder(plan, run, regrade=False)
     if not root.is_dir():
@@ -99,7 +100,7 @@ def _of_run(
     name = shown_path(root)
     journal = check_journal(root, locked.digest)
     wrong = [one.text for section in found.sections.values() for of in (section, *section.others) for one in of.wrong]
-    differs = stored_labels(root, found)
+    differs = check_stored(RunFolder(root).verdict, found.as_json()).wrong
     study = study_of_run(
         root,
         locked,

@@ -36,6 +36,8 @@ def verdict(
     Exit 6: data are missing or undecided, so there is no verdict; the message says what to run.
     """
     from ablation.errors import ExitCode, UsageError
+    from ablation.rollouts.folder import RunFolder
+    from ablation.verdict.stored import Stored, check_stored
 
     differs = None
     if measures is not None and run is not None:
@@ -52,11 +54,13 @@ def verdict(
     else:
         found, of_run, root, said = judge_folder(plan, run, regrade)
         judged = of_run.plan
-        differs = None if regrade else stored_labels(root, found)
-        guest = plan is None and run is not None  # somebody else's folder: what is in it is evidence
-        written = None if guest or differs else _write(root, found)
-        extra = {"run": str(root), "written": not (guest or differs or written)}
-        said += [written] if written else []
+        stored = Stored() if regrade else check_stored(RunFolder(root).verdict, found.as_json())
+        differs = stored.wrong
+        # Somebody else's folder is evidence as it is, and grades that were asked for again are not those of the run.
+        kept = regrade or differs is not None or (plan is None and run is not None)
+        unwritten = stored.note if kept else _write(root, found)
+        extra = {"run": str(root), "written": not (kept or unwritten)}
+        said += [unwritten] if unwritten else []
     if expect is not None:
         _check_label(expect, judged)
     code, message = _outcome(found, expect, judged)
@@ -116,38 +120,6 @@ def judge_folder(plan: Path | None, run: Path | None, regrade: bool) -> tuple[Ve
 
         found = with_false_alarms(found, locked.plan)
     return found, locked, root, notes
-
-
-def stored_labels(root: Path, found: Verdict) -> str | None:
-    """What to say if `verdict.json` of the same state of the run has other labels than its rollouts give."""
-    from ablation.files import parse_json
-    from ablation.plan.deviations import bare
-    from ablation.rollouts.folder import RunFolder
-    from ablation.verdict.model import INCOMPLETE
-
-    path = RunFolder(root).verdict
-    if not path.is_file():
-        return None
-    own = found.as_json()
-    try:
-        stored = parse_json(path.read_bytes())
-        told = [stored["labels"], {(one["family"], one["arm"]): one["label"] for one in stored["arms"]}]
-        if stored["journal"] != own["journal"] or stored["plan"] != own["plan"]:
-            return None  # of an earlier state of the run
-    except (ValueError, KeyError, TypeError):
-        return f"{path}: is not a verdict as this program writes it, so it was edited; it is left as it is"
-    given = [own["labels"], {(one["family"], one["arm"]): one["label"] for one in own["arms"]}]
-    for stored_labels, labels in zip(told, given, strict=True):
-        for name in labels:
-            if name in stored_labels and stored_labels[name] != labels[name]:
-                of = name if isinstance(name, str) else "/".join(name)
-                if bare(labels[name]) == INCOMPLETE:
-                    return f"{path}: says {stored_labels[name]} of {of}, and what that rests on is not there now: it was removed"
-                return (
-                    f"{path}: says {stored_labels[name]} of {of}, and the rollouts give {labels[name]}: it was edited, or "
-                    "another version of this program wrote it; it is left as it is (remove it to have it written anew)"
-                )
-    return None
 
 
 def _write(root: Path, found: Verdict) -> str | None:

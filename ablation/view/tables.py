@@ -71,6 +71,7 @@ def verdict_page(study: Study) -> dict[str, Any]:
     from ablation.report.verdict_tables import meaning, print_verdict
     from ablation.verdict.labels import merged
     from ablation.verdict.run import judge_run
+    from ablation.verdict.stored import check_stored
 
     locked = study.locked
     found = judge_run(study.root, locked, None)
@@ -81,7 +82,6 @@ def verdict_page(study: Study) -> dict[str, Any]:
     printed = io.StringIO()
     print_verdict(found, locked.plan, Console(file=printed, width=80, highlight=False, color_system=None))
     content = found.as_json()
-    stored = study.verdict()
     return {
         "json": content,
         "meaning": meaning(found, locked.plan),
@@ -89,22 +89,8 @@ def verdict_page(study: Study) -> dict[str, Any]:
         "deviations": [one.in_words() for one in found.deviations],
         "damage": _rule_tables(content),
         "printed": printed.getvalue(),
-        "stored_differs": _differs(stored, content),
+        "stored_differs": (check_stored(study.run.verdict, content).wrong or "").replace(str(study.root), study.name),
     }
-
-
-def _differs(stored: dict[str, Any] | None, content: dict[str, Any]) -> bool:
-    """Whether `verdict.json` of this very state of the run has another label: of all, of an arm, or of a part of phase 2."""
-    return stored is not None and stored.get("journal") == content["journal"] and _labels(stored) != _labels(content)
-
-
-def _labels(verdict: dict[str, Any]) -> dict[tuple[str, ...], str]:
-    """Every label of a verdict, by what it is of."""
-    found = {("label",): verdict["label"]} | {("labels", name): label for name, label in verdict["labels"].items()}
-    found |= {("arm", one["family"], one["arm"]): one["label"] for one in verdict["arms"]}
-    for name, section in verdict["sections"].items():
-        found |= {("section", name, one["subject"] or ""): one["label"] for one in (section, *section["others"])}
-    return found
 
 
 def _rule_tables(content: dict[str, Any]) -> list[dict[str, Any]]:

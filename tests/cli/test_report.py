@@ -96,8 +96,8 @@ def test_an_edited_verdict_is_told_in_the_report_and_ends_with_3(study):
     content["labels"]["replication"] = content["label"] = "NOT_REPLICATED"
     study.verdict.write_text(json.dumps(content))
     result = call("runs/small", "--no-figures", code=3)
-    assert "says NOT_REPLICATED of replication, and the rollouts give REPLICATED" in result.stderr
-    assert "says NOT_REPLICATED of replication" in (study.root / "report" / "report.html").read_text()
+    assert '/label says "NOT_REPLICATED", and the rollouts give "REPLICATED"' in result.stderr
+    assert "/label says &#34;NOT_REPLICATED&#34;" in (study.root / "report" / "report.html").read_text()
 
 
 def test_edited_rollouts_are_refused(study):

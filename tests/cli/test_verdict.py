@@ -15,8 +15,10 @@ from typer.testing import CliRunner
 from ablation.cli.verdict import verdict
 from ablation.errors import IntegrityError, UsageError
 from ablation.files import json_bytes
+from ablation.plan.deviations import record_deviation
+from ablation.plan.lock import verify_lock
 from tests.study.evaluations import make
-from tests.verdict.study import lock_small, plan_dict, start_run, write_stage, write_study
+from tests.verdict.study import lock_small, plan_dict, start_run, tell, write_stage, write_study
 from tests.verdict.test_phase2 import compare, write_side
 
 ROOT = Path(__file__).parents[2]
@@ -149,11 +151,40 @@ def test_an_edited_label_is_found_and_evidence_is_left_as_it_is(study):
     assert edited != kept
     for arguments in ((), ("--run", study.root)):
         result = call(*arguments, code=3)
-        assert (
-            f"{study.verdict}: says NOT_REPLICATED of replication, and the rollouts give REPLICATED: it was edited"
-            in result.stderr
-        )
+        assert f'{study.verdict}: /label says "NOT_REPLICATED", and the rollouts give "REPLICATED"; ' in result.stderr
+        assert "it was edited" in result.stderr
         assert study.verdict.read_bytes() == edited
+
+
+def test_an_edited_number_of_a_rule_is_found_though_every_label_is_right(study):
+    call()
+    content = json.loads(study.verdict.read_bytes())
+    value = content["arms"][0]["rules"][0]["value"]
+    content["arms"][0]["rules"][0]["value"] = value - 1
+    study.verdict.write_bytes(json_bytes(content))
+    result = call(code=3)
+    assert (
+        f"{study.verdict}: /arms/0/rules/0/value says {value - 1}, and the rollouts give {value}: it was edited" in result.stderr
+    )
+    assert json.loads(study.verdict.read_bytes()) == content
+
+
+def test_a_deviation_or_an_event_after_the_verdict_is_no_edit_of_it(study):
+    call()
+    locked = lock_again(study)
+    record_deviation(
+        verify_lock(Path("plans/small.yaml")), reason="the engine was changed by a slip", seen="results", opens=["engine"]
+    )
+    note = f"note: {study.verdict} is of an earlier state of the run, so it was not compared with what the rollouts give"
+    assert call("--expect", "REPLICATED (deviation 1)").stderr == ""
+    assert json.loads(study.verdict.read_bytes())["label"] == "REPLICATED (deviation 1)"
+    tell(study, locked, "arm_finished", arm="main/X")
+    assert note in call("--run", study.root, code=0).stderr
+
+
+def test_grades_that_are_asked_for_again_are_no_verdict_of_the_run_and_not_kept(study):
+    assert json.loads(call("--regrade", "--json").stdout)["written"] is False
+    assert not study.verdict.exists()
 
 
 def test_a_stage_that_was_taken_out_of_a_record_is_named_as_that(tmp_path):
@@ -163,10 +194,8 @@ def test_a_stage_that_was_taken_out_of_a_record_is_named_as_that(tmp_path):
     result = call("--run", record, code=3)
     page = " ".join(result.stdout.split())
     assert "replication/N: the readout is not there, and the journal tells that it was: it was removed" in page
-    assert (
-        "verdict.json: says NOT_REPLICATED of replication, and what that rests on is not there now: it was removed"
-        in result.stderr
-    )
+    assert 'verdict.json: /label says "NOT_REPLICATED", and the rollouts give "INCOMPLETE"; ' in result.stderr
+    assert "what that rests on is not there now: it was removed" in result.stderr
     (record / "verdict.json").unlink()
     call("--run", record, code=6)
 
@@ -291,8 +320,6 @@ def test_neither_torch_nor_pandas_nor_scipy_is_imported(study):
 
 
 def lock_again(study):
-    from ablation.plan.lock import verify_lock
-
     return verify_lock(study.plan)
 
 

@@ -82,22 +82,17 @@ def test_the_list_says_where_a_label_is_from(runs):
         path.unlink()
 
 
-@pytest.mark.parametrize(
-    ("change", "differs"),
-    [
-        ({}, False),
-        ({"label": "NOT_REPLICATED"}, True),
-        ({"arms": [{"family": "main", "arm": "N", "label": "DAMAGED"}]}, True),
-        ({"arms": []}, True),
-        ({"sections": {"held_out": {"label": "WIN", "subject": None, "others": []}}}, True),
-        ({"labels": {"replication": "NOT_REPLICATED"}}, True),
-        ({"journal": {"head": "b"}, "arms": []}, False),  # of an earlier state of the run
-    ],
-)
-def test_a_stored_verdict_differs_in_any_label(change, differs):
-    own = WHOLE | {"journal": {"head": "a"}}
-    assert tables._differs(own | change, own) is differs
-    assert tables._differs(None, own) is False
+def test_a_stored_verdict_that_says_something_else_is_told_on_the_page_of_rules(runs):
+    study = Library(runs).study("small")
+    own = tables.verdict_page(study)
+    assert own["stored_differs"] == ""
+    study.run.verdict.write_text(json.dumps(own["json"] | {"stable_arm": "<b>X</b>"}))
+    try:
+        found = rules_page(study, tables.verdict_page(study))
+    finally:
+        study.run.verdict.unlink()
+    assert "small/verdict.json: /stable_arm says &#34;&lt;b&gt;X&lt;/b&gt;&#34;, and the rollouts give " in found
+    assert str(runs) not in found
 
 
 def test_foreign_words_in_a_verdict_are_text(runs):
