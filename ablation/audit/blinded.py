@@ -52,6 +52,8 @@ class Opened:
     key: Mapping[str, Any]
     ratings: dict[str, list[Mapping[str, Any]]]
     """Rater -> replies, oldest first."""
+    left: tuple[str, ...] = ()
+    """Raters who were let go: where they said nothing the others decide."""
 
 
 class Blinded:
@@ -103,6 +105,10 @@ class Blinded:
             self._same_digest(path, told.get(field_name), "as it was sealed")
         ratings = self._ratings(folder, name, subject, told)
         rated = self._events("blind_rated", name, subject)
+        left = self._left(name, subject)
+        for number, record in rated:
+            if number > left.get(str(record.get("rater")), number):
+                found.differ(folder, f"was rated by {record.get('rater')} after a deviation let them go")
         if opened and any(number > opened[0][0] for number, _ in rated):
             found.differ(folder, "was rated after the key was opened")
         found.count("blinded reads: batch, key and ratings against the journal")
@@ -118,7 +124,18 @@ class Blinded:
             return None
         content = json.loads(key.read_bytes())
         found.same(key, "batch_sha256", content["batch_sha256"], file_sha256(batch), source="the batch has")
-        return Opened(json.loads(batch.read_bytes()), content, ratings)
+        return Opened(json.loads(batch.read_bytes()), content, ratings, tuple(left))
+
+    def _left(self, name: str, subject: str) -> dict[str, int]:
+        """Raters who were let go before the key was opened -> the journal's line that tells of it."""
+        opened, gate = self._events("blind_unsealed", name, subject), f"blind-rater:{name}/{subject}/"
+        left: dict[str, int] = {}
+        for number, record in self.history.of("deviation"):
+            if not opened or number < opened[0][0]:
+                for one in record.get("opens") or ():
+                    if str(one).startswith(gate):
+                        left.setdefault(str(one)[len(gate) :], number)
+        return left
 
     def _same_digest(self, path: Path, told: Any, what: str) -> None:
         if not path.is_file():
@@ -245,7 +262,8 @@ class Blinded:
         }
         for row in opened.key["items"]:
             order = WORST_LAST[prompts[row["prompt"]]["category"]]
-            said = [last_reply(replies, row["number"], "XY") for replies in opened.ratings.values()]
+            finals = {rater: last_reply(replies, row["number"], "XY") for rater, replies in opened.ratings.items()}
+            said = [one for rater, one in finals.items() if one is not None or rater not in opened.left]
             values = [None if reply is None or reply["values"] is None else reply["values"]["label"] for reply in said]
             label = "unparsed" if None in values or not values else max((str(value) for value in values), key=order.index)
             found[row["model"]][row["prompt"], row["effort"], row["index"]] = label
@@ -300,15 +318,18 @@ def tally(opened: Opened, settings: Mapping[str, Any]) -> OwnRead:
     asked = never = 0
     for item in opened.batch["pairs"]:
         said: list[bool | None] = []
-        for replies in opened.ratings.values():
+        for rater, replies in opened.ratings.items():
             judge = bool(replies) and replies[0]["by"] == "judge"
             orders = ("XY", "YX") if judge and settings["both_orders"] else ("XY",)
             finals = [last_reply(replies, item["number"], order) for order in orders]
             values = [None if one is None else one["values"] for one in finals]
-            asked += judge * len(orders)
-            never += judge * sum(one is None or one["status"] == "unparsed" for one in finals)
+            waited_for = [one for one in finals if one is not None or rater not in opened.left]
+            asked += judge * len(waited_for)
+            never += judge * sum(one is None or one["status"] == "unparsed" for one in waited_for)
+            if rater in opened.left and None in values:
+                continue
             said.append(None if None in values else all(lets_pass(one) for one in values if one is not None))
-        outcomes.append(False if False in said else None if None in said else True)
+        outcomes.append(False if False in said else None if None in said or not said else True)
     passes = outcomes.count(True)
     if never > Fraction(str(settings["unparsed_limit"])) * asked:
         label = "UNDECIDED"

@@ -8,7 +8,7 @@ A line has `number` (1, 2, ...), `by` (`person`, `file` or `judge`), `blinded` (
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ from ablation.blind.batch import LABEL_QUESTION, LABEL_WORDS, NEEDED_CHECK, NOT_
 from ablation.chain import chained_line, read_chain
 from ablation.errors import GateError, IntegrityError, UsageError
 from ablation.files import json_bytes, sha256_bytes, write_bytes
-from ablation.rollouts.blind_record import RATED, UNSEALED, BlindFolder, told_lines
+from ablation.rollouts.blind_record import RATED, UNSEALED, BlindFolder, left_raters, told_lines
 
 PERSON, FILE, JUDGE = "person", "file", "judge"
 RATED_STATUS, UNPARSED = "rated", "unparsed"
@@ -131,7 +131,7 @@ def add_replies(
         GateError: the read was unsealed, or the plan's raters are others.
         UsageError: an item was rated before, or this rater was asked in another way so far.
     """
-    check_open(folder, rater, raters, events)
+    check_open(folder, rater, raters, events, left_raters(folder, events))
     have = read_ratings(folder, batch, rater, events)
     for place, one in enumerate(replies):
         earlier = [other for other in (*have.replies, *replies[:place]) if (other.item, other.order) == (one.item, one.order)]
@@ -148,13 +148,20 @@ def add_replies(
     write_bytes(folder.rater(rater), have.data + b"".join(line + b"\n" for line in lines))
 
 
-def check_open(folder: BlindFolder, rater: str, raters: int, events: Sequence[dict[str, Any]]) -> None:
-    """Raise `GateError` if no rating of `rater` can be taken now."""
+def check_open(
+    folder: BlindFolder, rater: str, raters: int, events: Sequence[dict[str, Any]], left: Mapping[str, int] | None = None
+) -> None:
+    """Raise `GateError` if no rating of `rater` can be taken now. `left`: see `left_raters`."""
     check_rater(rater)
     if folder.events(events, UNSEALED):
         raise GateError(
             f"{folder.root}: the key was opened; no rating is taken after that",
             hint="A rating by somebody who can know whose answer it is would not be blinded.",
+        )
+    if rater in (left or {}):
+        raise GateError(
+            f"`{rater}` left this read by deviation {(left or {})[rater]}; no rating of theirs is taken after that",
+            hint="Who left does not come back: what they would say now could depend on what the others said.",
         )
     begun = folder.raters
     if rater not in begun and len(begun) >= raters:

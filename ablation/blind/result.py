@@ -6,6 +6,7 @@ the rollouts and must come out byte for byte, and so must the result.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,9 +81,14 @@ def read_result(run: RunFolder, name: str, subject: str, plan: Plan) -> BlindRes
     key = key_of(state)
     _, content = checked(state, key, plan)
     check_kept(state, content)
-    content = content | {"warnings": content["warnings"] + known_warnings(folder, state.batch, state.ratings, events)}
+    content = content | {"warnings": content["warnings"] + read_warnings(state, events)}
     reasons = tuple(Reason(**one) for one in content["reasons"])
     return BlindResult(content["label"], reasons, content["pairs"], content["needed"], content["passes"], True, content)
+
+
+def read_warnings(state: ReadState, events: Sequence[dict[str, Any]]) -> list[str]:
+    """What a reader of the result has to know that is not in the ratings: who left, and texts that were known already."""
+    return [*state.who_left, *known_warnings(state.folder, state.batch, state.ratings, events)]
 
 
 def _not_begun(folder: BlindFolder, plan: Plan) -> BlindResult | None:
@@ -114,7 +120,7 @@ def checked(state: ReadState, key: Key, plan: Plan) -> tuple[Built, dict[str, An
     built = rebuilt(state, key, plan)
     settings = state.settings
     assert isinstance(settings, BlindedRead)
-    return built, tally(state.batch, key, state.ratings, settings)
+    return built, tally(state.batch, key, state.ratings, settings, state.left)
 
 
 def rebuilt(state: ReadState, key: Key, plan: Plan) -> Built:

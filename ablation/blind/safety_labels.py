@@ -16,7 +16,7 @@ from ablation.blind.kappa import cohens_kappa
 from ablation.blind.key import REFERENCE, SUBJECT, Key
 from ablation.blind.lengths import model_and_length
 from ablation.blind.ratings import Ratings
-from ablation.blind.result import check_kept, key_of, rebuilt
+from ablation.blind.result import check_kept, key_of, read_warnings, rebuilt
 from ablation.blind.state import ReadState, read_state
 from ablation.errors import IncompleteError
 from ablation.plan.lock import verify_lock
@@ -59,6 +59,18 @@ def safety_labels(run: RunFolder, subject: str, plan: Plan | None = None) -> dic
     return _labels(state, key, rebuilt(state, key, plan))
 
 
+def safety_warnings(run: RunFolder, subject: str, plan: Plan) -> list[str]:
+    """What a reader of the labels has to know: who left the read, and texts that were known from another one. [] while sealed."""
+    folder, events = BlindFolder(run, SAFETY, subject), read_journal_chain(run.journal).records
+    if not folder.root.exists():
+        return []
+    try:
+        state = read_state(folder, plan, events)
+    except IncompleteError:
+        return []
+    return [] if state.unsealed is None else read_warnings(state, events)
+
+
 def labels_content(state: ReadState, key: Key, plan: Plan) -> dict[str, Any]:
     """What `result.json` of a labelling batch holds: counts by model and category, and how raters agree."""
     assert state.batch.kind == ANSWERS
@@ -91,7 +103,8 @@ def _labels(state: ReadState, key: Key, built: Built) -> dict[str, list[Label]]:
         found[model][place] = MISSING
     for item, row in zip(state.batch.items, key.items, strict=True):
         category = prompts[row["prompt"]].category
-        label = worst([_label(one, item.number) for one in state.ratings.values()], category)
+        said = [_label(one, item.number) for rater, one in state.ratings.items() if not _owes(state, rater, item.number)]
+        label = worst(said, category) if said else UNPARSED
         found[row["model"]][(row["prompt"], row["effort"], row["index"])] = label
     return {
         model: [Label(place[0], prompts[place[0]].category, place[1], label) for place, label in sorted(rows.items())]
@@ -102,6 +115,11 @@ def _labels(state: ReadState, key: Key, built: Built) -> dict[str, list[Label]]:
 def worst(labels: list[str], category: str) -> str:
     """The label that counts where several raters gave one: `unparsed` if one of them has none, else the worst."""
     return UNPARSED if UNPARSED in labels else max(labels, key=CATEGORIES[category].index)
+
+
+def _owes(state: ReadState, rater: str, item: int) -> bool:
+    """Whether a rater who left never came to the item; what others say of it counts alone."""
+    return rater in state.left and state.ratings[rater].final(item, "XY") is None
 
 
 def _label(one: Ratings, item: int) -> str:

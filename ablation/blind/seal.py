@@ -23,6 +23,7 @@ from ablation.blind.safety_labels import labels_content
 from ablation.blind.state import ReadState
 from ablation.errors import GateError, IncompleteError, IntegrityError, UsageError
 from ablation.files import disk_errors, json_bytes, sha256_bytes, write_bytes
+from ablation.plan.deviations import rater_gate
 from ablation.plan.lock import LockedPlan
 from ablation.rollouts.blind_record import RATED, SEALED, UNSEALED, BlindFolder
 
@@ -114,7 +115,9 @@ def unseal(state: ReadState, locked: LockedPlan, key: Path | None, tell: Tell) -
     folder = state.folder
     if state.missing:
         raise IncompleteError(
-            f"{folder.root}: the key stays sealed: {'; '.join(state.missing)}", hint="It is opened when every rating is in."
+            f"{folder.root}: the key stays sealed: {'; '.join(state.missing)}",
+            hint="It is opened when every rating is in. Who began and will not go on is let go by a deviation: "
+            f"`ablation plan deviate PLAN --reason ... --seen results --opens {rater_gate(folder.name, folder.subject, 'RATER')}`.",
         )
     opened = read_key(folder.key if folder.key.is_file() else key_path(locked, folder, key), state.commitment)
     content = result_content(state, opened, locked)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ablation.blind.batch import Batch, read_batch
@@ -12,7 +12,7 @@ from ablation.blind.ratings import JUDGE, Ratings, all_ratings
 from ablation.errors import IncompleteError, IntegrityError
 from ablation.plan.model import Plan
 from ablation.plan.phase2 import BlindedRead, SafetySet
-from ablation.rollouts.blind_record import UNSEALED, BlindFolder, untold_of
+from ablation.rollouts.blind_record import UNSEALED, BlindFolder, left_raters, untold_of
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,8 @@ class ReadState:
     ratings: dict[str, Ratings]
     unsealed: dict[str, Any] | None
     """The newest `blind_unsealed` event, None while the key is sealed."""
+    left: Mapping[str, int] = field(default_factory=dict)
+    """Rater who began -> the deviation by which the rest of their ratings is not waited for."""
 
     @property
     def commitment(self) -> str:
@@ -53,11 +55,25 @@ class ReadState:
         return last is not None and (last.values is not None or last.attempt > self.settings.retries)
 
     @property
+    def who_left(self) -> list[str]:
+        """A line for each rater who left before all was rated."""
+        lines = []
+        for rater, number in self.left.items():
+            open_ = len({item for item, _ in self.open(rater)})
+            if open_:
+                rated = f"{len(self.batch) - open_} of {len(self.batch)} {self.batch.kind}"
+                lines.append(
+                    f"`{rater}` left after {rated} (deviation {number}): what they rated counts, and the rest is for the "
+                    "remaining raters alone"
+                )
+        return lines
+
+    @property
     def missing(self) -> list[str]:
         """What has to come before the key may be opened; empty if all is in."""
         lines = []
         for rater in self.ratings:
-            left = self.open(rater)
+            left = () if rater in self.left else self.open(rater)
             if left:
                 items = sorted({item for item, _ in left})
                 shown = ", ".join(map(str, items[:10])) + (f" and {len(items) - 10} more" if len(items) > 10 else "")
@@ -92,7 +108,8 @@ def read_state(folder: BlindFolder, plan: Plan, events: Sequence[dict[str, Any]]
     if len(ratings) > settings.raters:
         raise IntegrityError(f"{folder.ratings}: has {len(ratings)} raters, the plan asks for {settings.raters}")
     opened = folder.events(events, UNSEALED)
-    state = ReadState(folder, settings, batch, sealed, ratings, opened[-1] if opened else None)
+    left = {rater: number for rater, number in left_raters(folder, events).items() if rater in ratings}
+    state = ReadState(folder, settings, batch, sealed, ratings, opened[-1] if opened else None, left)
     if opened and state.missing:
         raise IntegrityError(f"{folder.root}: was unsealed, but {state.missing[0]}")
     return state

@@ -7,7 +7,7 @@ could never be read is left out and listed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
@@ -66,13 +66,21 @@ def _passes(values: Mapping[str, bool]) -> bool:
     return values["same_answer"] and values["same_method"] and not (values["x_missing_checks"] or values["y_missing_checks"])
 
 
-def tally(batch: Batch, key: Key, ratings: Mapping[str, Ratings], settings: BlindedRead) -> dict[str, Any]:
-    """The result of the read: label, reasons and every number beside it, as plain data."""
+def tally(
+    batch: Batch, key: Key, ratings: Mapping[str, Ratings], settings: BlindedRead, left: Collection[str] = ()
+) -> dict[str, Any]:
+    """The result of the read: label, reasons and every number beside it, as plain data.
+
+    `left`: raters who were let go. What they rated counts as anybody's; where they said nothing the others decide.
+    """
     orders = {rater: orders_of(one, settings) for rater, one in ratings.items()}
     said = {rater: [of_pair(one, item.number, orders[rater]) for item in batch.items] for rater, one in ratings.items()}
-    outcomes = [_outcome([said[rater][place] for rater in said]) for place in range(len(batch))]
+    outcomes = [
+        _outcome([one[place] for rater, one in said.items() if rater not in left or one[place].values is not None])
+        for place in range(len(batch))
+    ]
     passes, left_out = outcomes.count(True), [item.number for item, one in zip(batch.items, outcomes, strict=True) if one is None]
-    unparsed = _unparsed(batch, ratings, orders)
+    unparsed = _unparsed(batch, ratings, orders, left)
     label, reasons = _label(passes, left_out, unparsed, settings)
     sides = _lengths(batch, key)
     return {
@@ -99,7 +107,7 @@ def _outcome(said: Sequence[Rated]) -> bool | None:
     """Whether a pair passes: not if one rater fails it, whatever the others; unknown if a rater that could fail it is missing."""
     if any(one.values is not None and not one.passes for one in said):
         return False
-    return None if any(one.values is None for one in said) else True
+    return None if not said or any(one.values is None for one in said) else True
 
 
 def _label(passes: int, left_out: list[int], unparsed: dict[str, Any], settings: BlindedRead) -> tuple[str, list[Reason]]:
@@ -115,7 +123,9 @@ def _label(passes: int, left_out: list[int], unparsed: dict[str, Any], settings:
     return FAILED, [Reason("TOO_FEW_PASS", f"{found}; {needed}")]
 
 
-def _unparsed(batch: Batch, ratings: Mapping[str, Ratings], orders: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+def _unparsed(
+    batch: Batch, ratings: Mapping[str, Ratings], orders: Mapping[str, Sequence[str]], left: Collection[str]
+) -> dict[str, Any]:
     """Replies that judges were asked for, those that never came, and the attempts that could not be read."""
     asked = never = attempts = 0
     for rater, one in ratings.items():
@@ -124,6 +134,8 @@ def _unparsed(batch: Batch, ratings: Mapping[str, Ratings], orders: Mapping[str,
         for item in batch.items:
             for order in orders[rater]:
                 last = one.final(item.number, order)
+                if last is None and rater in left:
+                    continue  # was never asked
                 asked += 1
                 never += last is None or last.status == UNPARSED
         attempts += sum(reply.status == UNPARSED for reply in one.replies)

@@ -100,7 +100,7 @@ def status(subject: SUBJECT, name: SET = "held-out", plan: PLAN = None, run: RUN
     say(f"{len(state.batch)} {state.batch.kind}, key {content['key']}")
     for rater, row in content["raters"].items():
         say(f"{rater} ({row['by']}): {row['rated']} of {row['asked']} rated, {row['unparsed']} replies that could not be read")
-    for line in state.missing:
+    for line in [*state.who_left, *state.missing]:
         say(line)
     if state.unsealed is None and not state.missing:
         say(f"Next: ablation blind unseal {found.options}")
@@ -115,7 +115,7 @@ def unseal(
     Exit 6: a rating is missing, or so many replies could not be read that the read is undecided.
     """
     from ablation.blind import seal
-    from ablation.blind.known import known_warnings
+    from ablation.blind.result import read_warnings
     from ablation.blind.tally import UNDECIDED
     from ablation.errors import ExitCode
 
@@ -123,12 +123,13 @@ def unseal(
     found.state(check=True)
     with found.journal(check=True) as journal:
         from ablation.blind.state import read_state
+        from ablation.study.deviations import take_up_deviations
 
+        if found.locked.path.resolve() != found.folder.run.plan.resolve():
+            take_up_deviations(found.folder.run, found.locked, journal)  # one may let a rater go
         state = read_state(found.folder, found.locked.plan, journal.events)
         content = seal.unseal(state, found.locked, key, journal.append)
-        if "warnings" in content:
-            told = known_warnings(found.folder, state.batch, state.ratings, journal.events)
-            content = content | {"warnings": content["warnings"] + told}
+        content = content | {"warnings": [*content.get("warnings", ()), *read_warnings(state, journal.events)]}
     code = ExitCode.INCOMPLETE if content.get("label") == UNDECIDED else ExitCode.DONE
     if as_json:
         print_json(content | {"exit_code": int(code)})
@@ -174,6 +175,7 @@ def _status(state: ReadState) -> dict[str, Any]:
         "key": "sealed" if state.unsealed is None else "opened",
         "raters_needed": state.settings.raters,
         "raters": raters,
+        "left": dict(state.left),
         "missing": state.missing,
     }
 
@@ -185,6 +187,7 @@ def _tell_result(content: dict[str, Any]) -> None:
         for model, categories in content["counts"].items():
             for category, counts in categories.items():
                 say(f"{model}, {category}: {', '.join(f'{count} {label}' for label, count in counts.items())}")
+        _tell_warnings(content)
         return
     say(f"Blinded read: {content['label']}: {'; '.join(one['text'] for one in content['reasons'])}")
     for rater, row in content["raters"].items():
@@ -203,5 +206,9 @@ def _tell_result(content: dict[str, Any]) -> None:
         say(f"{band['band']} pairs ({band['from']} to {band['to']} characters): {band['passes']} of {band['pairs']} pass")
     r = content["lengths"]["correlation"]
     say(f"correlation of being the subject with length: {'undefined' if r is None else with_sign(r, 2)}")
+    _tell_warnings(content)
+
+
+def _tell_warnings(content: dict[str, Any]) -> None:
     for line in content["warnings"]:
         say(f"warning: {line}", err=True)

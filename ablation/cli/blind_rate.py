@@ -33,7 +33,7 @@ def rate(
 
     found = find_comparison(name, subject, plan, run)
     state = found.state(check=True)
-    check_open(found.folder, rater, state.settings.raters, [] if state.unsealed is None else [state.unsealed])
+    check_open(found.folder, rater, state.settings.raters, [] if state.unsealed is None else [state.unsealed], state.left)
     check_rater_is_blind(found.folder, state.batch, rater, state.ratings, found.events())
     if rater in state.ratings:
         check_way(state.ratings[rater], PERSON, None)
@@ -79,7 +79,7 @@ def import_ratings(
     name, file = _set_and_file(what, option)
     found = find_comparison(name, subject, plan, run)
     state = found.state(check=True)
-    check_open(found.folder, rater, state.settings.raters, [] if state.unsealed is None else [state.unsealed])
+    check_open(found.folder, rater, state.settings.raters, [] if state.unsealed is None else [state.unsealed], state.left)
     check_rater_is_blind(found.folder, state.batch, rater, state.ratings, found.events())
     have = state.ratings.get(rater) or Ratings(rater, (), "", b"")
     check_way(have, FILE, None)
@@ -114,7 +114,7 @@ def judge(
 
     found = find_comparison(name, subject, plan, run)
     state = found.state(check=True)
-    check_open(found.folder, rater, state.settings.raters, [] if state.unsealed is None else [state.unsealed])
+    check_open(found.folder, rater, state.settings.raters, [] if state.unsealed is None else [state.unsealed], state.left)
     asked = Judge(base_url, model, temperature, top_p, max_tokens, timeout)
     if rater in state.ratings:
         check_way(state.ratings[rater], JUDGE, asked.settings(state.batch.kind))

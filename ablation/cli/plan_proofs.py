@@ -37,7 +37,7 @@ def deviate(
             "--opens",
             metavar="GATE",
             help="A gate that it opens: replication, extension, extension-pause:ARM@UPDATE, engine, held-out, never-used, "
-            "selection, release, same-day.",
+            "selection, release, same-day, blind-rater:SET/ARM@UPDATES/RATER.",
         ),
     ] = None,
     run: RunFolderOption = None,

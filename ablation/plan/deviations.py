@@ -33,9 +33,10 @@ GATES = {
     "selection": "checkpoints may be compared on the selection set without REPLICATED",
     "release": "a release may be tried without REPLICATED, or with a checkpoint that was not selected",
     "same-day": "the two models of a comparison may be sampled further apart than evaluation.same_day_hours",
+    "blind-rater:SET/ARM@UPDATES/RATER": "the read is opened without the ratings that RATER, who began it, still owes",
 }
 """Gate -> what a deviation that names it allows. A name with a subject opens the gate for that subject alone."""
-PAUSE = "extension-pause"
+PAUSE, LEFT = "extension-pause", "blind-rater"
 
 _PLAN_FIELDS = {"number": int, "time": str, "plan": str, "reason": str, "seen": str, "opens": list, "by": str}
 
@@ -130,13 +131,18 @@ def check_continues(earlier: Sequence[Deviation], later: Sequence[Deviation], wh
 
 def opened_by(deviations: Sequence[Deviation], gate: str) -> Deviation | None:
     """The first deviation that opens `gate` (with its subject, where it has one: see `pause_gate`)."""
-    assert gate in GATES or gate.startswith(f"{PAUSE}:"), gate
+    assert gate in GATES or gate.startswith((f"{PAUSE}:", f"{LEFT}:")), gate
     return next((one for one in deviations if gate in one.opens), None)
 
 
 def pause_gate(arm: str, update: int) -> str:
     """The gate behind the check of `arm` after `update`, once it has paused the extension."""
     return f"{PAUSE}:{arm}@{update}"
+
+
+def rater_gate(name: str, subject: str, rater: str) -> str:
+    """What has to be opened so that the read of `subject` on the set `name` no longer waits for `rater`."""
+    return f"{LEFT}:{name}/{subject}/{rater}"
 
 
 def decorated(label: str, deviations: Sequence[Deviation], marks: Sequence[str] = ()) -> str:
@@ -159,6 +165,16 @@ def bare(label: str) -> str:
 def _check_gate_name(locked: LockedPlan, gate: str) -> None:
     """Raise `UsageError` unless `gate` is one, and is about something that the plan has."""
     name, _, subject = gate.partition(":")
+    if name == LEFT:
+        read = re.fullmatch(
+            r"(held-out|safety)/([A-Za-z0-9][A-Za-z0-9_-]*)@[1-9][0-9]{0,5}/[A-Za-z0-9][A-Za-z0-9_-]{0,39}", subject
+        )
+        if read is None or read[2] not in locked.plan.arms:
+            raise UsageError(
+                f"--opens: found `{gate}`; it is {LEFT}:SET/ARM@UPDATES/RATER, for instance {LEFT}:held-out/"
+                f"{list(locked.plan.arms)[-1]}@{locked.plan.training.updates}/ann"
+            )
+        return
     if name != PAUSE:
         if gate not in GATES:
             raise UsageError(f"--opens: there is no gate `{gate}`; there are: {', '.join(GATES)}")

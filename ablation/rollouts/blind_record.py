@@ -13,6 +13,7 @@ from typing import Any
 
 from ablation.chain import split_torn_tail
 from ablation.files import TEMPORARY_PREFIX, sha256_bytes, sha256_file
+from ablation.plan.deviations import rater_gate
 from ablation.rollouts.folder import RunFolder
 
 SEALED, RATED, UNSEALED = "blind_sealed", "blind_rated", "blind_unsealed"
@@ -120,6 +121,21 @@ def untold_of(folder: BlindFolder, events: Sequence[dict[str, Any]]) -> list[str
         if late:
             lines.append(f"tells of a rating of {name(folder.root)} by {late[0].get('rater')} after it was unsealed")
     return lines
+
+
+def left_raters(folder: BlindFolder, events: Sequence[dict[str, Any]]) -> dict[str, int]:
+    """Rater -> number of the first deviation that lets this read be opened without what that rater still owes.
+
+    One that was written after the read was opened changes nothing.
+    """
+    opened = folder.events(events, UNSEALED)
+    first = next((place for place, event in enumerate(events) if opened and event is opened[0]), len(events))
+    begins, found = rater_gate(folder.name, folder.subject, ""), dict[str, int]()
+    for event in events[:first]:
+        for gate in event.get("opens") or () if event.get("event") == "deviation" else ():
+            if str(gate).startswith(begins):
+                found.setdefault(str(gate).removeprefix(begins), int(event["number"]))
+    return found
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def agent_figures(path: Path, own: Stage, other: Stage, plan: Plan) -> tuple[Fig
 
 def safety_figures(run: RunFolder, subject: str, own: Stage, other: Stage, plan: Plan) -> tuple[Figures, dict[str, Any]]:
     """The two models' answers, and their labels if all are in and the key is open. Raises as `safety_labels`."""
-    from ablation.blind.safety_labels import safety_labels
+    from ablation.blind.safety_labels import safety_labels, safety_warnings
 
     prompts = load_safety_prompts(run.set_problems("safety"))
     labels = safety_labels(run, subject, plan)
@@ -53,7 +53,7 @@ def safety_figures(run: RunFolder, subject: str, own: Stage, other: Stage, plan:
         if any(pair := (unread["subject"].get(category, 0), unread["reference"].get(category, 0)))
     }
     figures = Figures(counts["subject"], counts["reference"], absent=absent, open_counts=open_counts)
-    return figures, {"labelled": labels is not None}
+    return figures, {"labelled": labels is not None, "warnings": safety_warnings(run, subject, plan)}
 
 
 def _unread(by_category: dict[str, dict[str, int]]) -> dict[str, int]:

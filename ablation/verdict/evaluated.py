@@ -150,6 +150,7 @@ class Evaluations:
         hours = comparison_hours(self.events, name, subject)
         wrong = self._same_day(name, subject, hours)
         figures, details = self._figures(spec, subject, own, other)
+        notes += details.get("warnings", [])
         moved = tuple(self._drift(name, subject))
         start = None if name in ASIDE else self.outcomes(name, folders[1])
         return Compared(name, subject, figures, (), tuple(notes), wrong, hours, moved, details=details, reference=start, **about)

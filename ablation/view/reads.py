@@ -186,7 +186,7 @@ class Reads:
 
     def _check(self, found: BlindRun, state: ReadState, rater: str) -> None:
         """As `ablation blind rate` does."""
-        check_open(found.folder, rater, state.settings.raters, [] if state.unsealed is None else [state.unsealed])
+        check_open(found.folder, rater, state.settings.raters, [] if state.unsealed is None else [state.unsealed], state.left)
         check_rater_is_blind(found.folder, state.batch, rater, state.ratings, found.events())
         if rater in state.ratings:
             check_way(state.ratings[rater], PERSON, None)

@@ -39,8 +39,9 @@ def reply(item, by="person", order="XY", status="rated", **changes):
     return {"item": item, "order": order, "by": by, "status": status, "values": values}
 
 
-def opened(*raters):
-    return Opened({"pairs": [{"number": n} for n in (1, 2, 3, 4)]}, {}, {f"r{i}": list(one) for i, one in enumerate(raters)})
+def opened(*raters, left=()):
+    ratings = {f"r{i}": list(one) for i, one in enumerate(raters)}
+    return Opened({"pairs": [{"number": n} for n in (1, 2, 3, 4)]}, {}, ratings, left)
 
 
 PLAN = {"passes": 3, "both_orders": True, "unparsed_limit": 0.25}
@@ -72,3 +73,19 @@ PLAN = {"passes": 3, "both_orders": True, "unparsed_limit": 0.25}
 def test_passes_by_hand(raters, label, passes):
     found = tally(opened(*raters), PLAN)
     assert (found.label, found.passes) == (label, passes)
+
+
+@pytest.mark.parametrize(
+    ("raters", "label", "passes", "outcomes"),
+    [
+        # r1 was let go after two pairs, one of which stays failed; the rest is r0's alone
+        ([[reply(n) for n in (1, 2, 3, 4)], [reply(1, same_answer=False), reply(2)]], "PASSED", 3, [False, True, True, True]),
+        # a judge that was let go: what it was never asked is not a reply that could not be read
+        ([[reply(n) for n in (1, 2, 3, 4)], [reply(1, "judge"), reply(1, "judge", "YX")]], "PASSED", 4, [True] * 4),
+        # r1 alone would have had to rate pairs 3 and 4
+        ([[], [reply(1), reply(2)]], "UNDECIDED", 2, [True, True, None, None]),
+    ],
+)
+def test_raters_who_were_let_go_by_hand(raters, label, passes, outcomes):
+    found = tally(opened(*(one for one in raters if one), left=("r1", "r0") if not raters[0] else ("r1",)), PLAN)
+    assert (found.label, found.passes, found.outcomes) == (label, passes, outcomes)

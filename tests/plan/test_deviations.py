@@ -12,6 +12,7 @@ from ablation.plan.deviations import (
     deviations_path,
     opened_by,
     pause_gate,
+    rater_gate,
     read_deviations,
     record_deviation,
 )
@@ -70,6 +71,23 @@ def test_a_pause_is_opened_for_one_arm_at_one_check_of_the_plan(tmp_path):
     assert opened_by(known, pause_gate("N", 8)).number == 1
     for arm, update in (("N", 10), ("C", 8)):
         assert opened_by(known, pause_gate(arm, update)) is None
+
+
+def test_a_rater_is_let_go_of_one_read_of_the_plan(locked):
+    for what in (
+        "",
+        "held-out/N@2",
+        "held-out/X@2/bo",
+        "main/N@2/bo",
+        "held-out/N@0/bo",
+        "held-out/N@2/b o",
+        "held-out/N@2/bo/x",
+    ):
+        with pytest.raises(UsageError, match="it is blind-rater:SET/ARM@UPDATES/RATER, for instance"):
+            record_deviation(locked, reason="Bo has left.", seen="results", opens=[f"blind-rater:{what}"])
+    gate = rater_gate("held-out", "N@2", "bo")
+    record_deviation(locked, reason="Bo has left.", seen="results", opens=[gate])
+    assert opened_by(read_deviations(deviations_path(locked.path), locked.digest), gate).number == 1
 
 
 def test_labels_carry_the_numbers(locked, three):
