@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from ablation.chain import GENESIS, chained_line
 from ablation.files import MARKER, folder_files, json_bytes, sha256_bytes, sha256_file
@@ -114,3 +116,82 @@ def digests(root: Path, record: dict) -> list[tuple[str, Path]]:
         ("key_sha256", compared / "blind" / "key.json"),
         ("result_sha256", compared / "blind" / "result.json"),
     ]
+
+
+READOUT, SWEEP, UPDATE, CHECK = "main/N/readout", "main/start/sweep", "main/C/update-2", "main/N/check-4"
+
+
+def some_slow(kinds):
+    """Every third kind is tried in the fast suite, all of them in the whole one."""
+    return [pytest.param(kind, marks=[] if place % 3 == 0 else [pytest.mark.slow]) for place, kind in enumerate(kinds)]
+
+
+def set_field(*path, to):
+    """A change of JSON: the value at `path`; `to` may be a function of what is there."""
+
+    def change(content):
+        for name in path[:-1]:
+            content = content[name]
+        content[path[-1]] = to(content[path[-1]]) if callable(to) else to
+
+    return change
+
+
+def set_row(row, **values):
+    return lambda rows: rows[row].update({name: to(rows[row][name]) if callable(to) else to for name, to in values.items()})
+
+
+def plus(step):
+    return lambda value: value + step
+
+
+def at(place, step):
+    return lambda values: [value + step if i == place else value for i, value in enumerate(values)]
+
+
+def json_fault(path, *where, to):
+    return lambda root: edit_json(root / path, set_field(*where, to=to))
+
+
+def row_fault(stage, change):
+    return lambda root: edit_rows(root / stage, change)
+
+
+def swap(first, second):
+    def change(root):
+        one, other = root / first, root / second
+        spare = one.with_name("spare")
+        one.rename(spare)
+        other.rename(one)
+        spare.rename(other)
+
+    return change
+
+
+def write(path, data):
+    def change(root):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(data if isinstance(data, bytes) else (root / data).read_bytes())
+
+    return change
+
+
+def remove(path):
+    return lambda root: shutil.rmtree(root / path) if (root / path).is_dir() else (root / path).unlink()
+
+
+def replaced(path, old, new):
+    def change(root):
+        data = (root / path).read_bytes()
+        assert old in data
+        (root / path).write_bytes(data.replace(old, new, 1))
+
+    return change
+
+
+def line_fault(path, change):
+    return lambda root: edit_lines(root / path, change)
+
+
+def swap_lines(lines):
+    lines[10], lines[11] = lines[11], lines[10]

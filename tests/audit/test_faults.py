@@ -9,109 +9,32 @@ import pytest
 
 from ablation.audit.run import audit_run
 from ablation.report.audit_run_page import page, summary
-from tests.audit.build import make_run, write_verdict
-from tests.audit.faults import PART, edit_info, edit_json, edit_lines, edit_rows, rechain, reseal
-from tests.verdict.study import CLOSE, DIGITS, END
+from tests.audit.faults import (
+    CHECK,
+    PART,
+    READOUT,
+    SWEEP,
+    UPDATE,
+    at,
+    edit_json,
+    json_fault,
+    line_fault,
+    plus,
+    remove,
+    replaced,
+    row_fault,
+    set_row,
+    some_slow,
+    swap,
+    swap_lines,
+    write,
+)
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """A run that keeps a deviation, and one that keeps none (so that nothing outside the chain remembers its head)."""
-    folders = {}
-    for name in ("plain", "forged"):
-        folders[name] = tmp_path_factory.mktemp(name)
-        made = make_run(folders[name], deviation=name == "plain")
-        write_verdict(made)
-        made.journal.close()
-    return folders
-
-
-@pytest.fixture
-def copied(whole, tmp_path):
-    def copy(name: str) -> tuple[Path, Path]:
-        shutil.copytree(whole[name], tmp_path, dirs_exist_ok=True)
-        return tmp_path / "runs" / "small", tmp_path / "plans" / "small.yaml"
-
-    return copy
-
-
-def some_slow(kinds):
-    """Every third kind is tried in the fast suite, all of them in the whole one."""
-    return [pytest.param(kind, marks=[] if place % 3 == 0 else [pytest.mark.slow]) for place, kind in enumerate(kinds)]
-
-
-READOUT, SWEEP, UPDATE, CHECK = "main/N/readout", "main/start/sweep", "main/C/update-2", "main/N/check-4"
-
-
-def set_field(*path, to):
-    """A change of JSON: the value at `path`; `to` may be a function of what is there."""
-
-    def change(content):
-        for name in path[:-1]:
-            content = content[name]
-        content[path[-1]] = to(content[path[-1]]) if callable(to) else to
-
-    return change
-
-
-def set_row(row, **values):
-    return lambda rows: rows[row].update({name: to(rows[row][name]) if callable(to) else to for name, to in values.items()})
-
-
-def plus(step):
-    return lambda value: value + step
-
-
-def at(place, step):
-    return lambda values: [value + step if i == place else value for i, value in enumerate(values)]
-
-
-def json_fault(path, *where, to):
-    return lambda root: edit_json(root / path, set_field(*where, to=to))
-
-
-def row_fault(stage, change):
-    return lambda root: edit_rows(root / stage, change)
-
-
-def swap(first, second):
-    def change(root):
-        one, other = root / first, root / second
-        spare = one.with_name("spare")
-        one.rename(spare)
-        other.rename(one)
-        spare.rename(other)
-
-    return change
-
-
-def write(path, data):
-    def change(root):
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_bytes(data if isinstance(data, bytes) else (root / data).read_bytes())
-
-    return change
-
-
-def remove(path):
-    return lambda root: shutil.rmtree(root / path) if (root / path).is_dir() else (root / path).unlink()
-
-
-def replaced(path, old, new):
-    def change(root):
-        data = (root / path).read_bytes()
-        assert old in data
-        (root / path).write_bytes(data.replace(old, new, 1))
-
-    return change
-
-
-def line_fault(path, change):
-    return lambda root: edit_lines(root / path, change)
-
-
-def swap_lines(lines):
-    lines[10], lines[11] = lines[11], lines[10]
+def relock(root: Path, time: str) -> None:
+    """The plan's own lock is another one than the run began with: locked anew at another time."""
+    beside = root.parents[1] / "plans" / "small.lock"
+    edit_json(beside, lambda content: content["locked"].update(utc=time))
 
 
 PLAIN = {
@@ -335,12 +258,6 @@ PLAIN = {
 """Kind of edit -> (the edit, what the audit says)."""
 
 
-def relock(root: Path, time: str) -> None:
-    """The plan's own lock is another one than the run began with: locked anew at another time."""
-    beside = root.parents[1] / "plans" / "small.lock"
-    edit_json(beside, lambda content: content["locked"].update(utc=time))
-
-
 @pytest.mark.parametrize("kind", some_slow(PLAIN))
 def test_a_plain_edit_is_found_and_named(copied, kind):
     root, plan = copied("plain")
@@ -352,206 +269,3 @@ def test_a_plain_edit_is_found_and_named(copied, kind):
     assert summary(found).startswith("DIFFERS")
     json.dumps(found.as_json(), allow_nan=False)
     assert page(found).isprintable() or "\n" in page(found)
-
-
-def swapped(rows):
-    """Two rollouts of two cells change places, but not their names."""
-    for name in rows[0]:
-        if name not in ("problem", "effort", "index", "source", "prompt_sha256"):
-            rows[0][name], rows[2][name] = rows[2][name], rows[0][name]
-
-
-def longer(rows):
-    """A token after the end token."""
-    row = rows[0]
-    row["token_ids"] = [*row["token_ids"], END]
-    for name in ("logprobs", "top_entropy", "top_mass"):
-        row[name] = [*row[name], row[name][-1]]
-
-
-def another_answer(rows):
-    """A wrong answer made right, in ids and text."""
-    row = next(row for row in rows if row["answer_text"] == "9")
-    gold = int(row["problem"][1:])
-    place = row["token_ids"].index(CLOSE) + 1
-    row["token_ids"][place], row["answer_text"] = DIGITS + gold, str(gold)
-
-
-def regrade(root):
-    edit_rows(root / "main/C/readout", another_answer, "part-001.parquet")
-
-
-def events_moved(records):
-    """The training of update 1 of C comes before its rollouts."""
-    trained = next(place for place, one in enumerate(records) if one["event"] == "update_trained")
-    sampled = next(place for place, one in enumerate(records) if one.get("stage") == "main/C/update-1")
-    records.insert(sampled, records.pop(trained))
-
-
-def readout_first(records):
-    """The readout of N comes before its last update was trained."""
-    place = next(i for i, one in enumerate(records) if one["event"] == "stage_sampled" and one["stage"] == READOUT)
-    event = records.pop(place)
-    trained = next(
-        i for i, one in enumerate(records) if one["event"] == "update_trained" and one["arm"] == "main/N" and one["update"] == 2
-    )
-    records.insert(trained, event)
-
-
-FORGED = {
-    "seed": (row_fault(SWEEP, set_row(1, seed=plus(1))), r"rollout p0@low #1 has seed \d+; the function gives"),
-    "a seed twice": (row_fault(SWEEP, lambda rows: rows[1].update(seed=rows[0]["seed"])), r"seed \d+ was used for 2 rollouts"),
-    "rollouts change places": (row_fault(READOUT, swapped), r"rollout p1@low #0 has seed \d+; the function gives"),
-    "goes on after its end": (row_fault(READOUT, longer), "rollout p0@low #0 goes on after an end token"),
-    "an end that was none": (
-        row_fault(READOUT, set_row(0, finish_reason="length")),
-        "has finish reason `length`, 15 tokens of 64",
-    ),
-    "one logprob lower": (
-        row_fault(READOUT, set_row(0, logprobs=at(0, -3.0))),
-        "measures.json: logprob is .*; the rollouts give",
-    ),
-    "a logprob above zero": (
-        row_fault(READOUT, set_row(0, logprobs=at(0, 0.7))),
-        r"rollout p0@low #0 has logprobs 0.21, which cannot be",
-    ),
-    "a mass above one": (row_fault(READOUT, set_row(0, top_mass=at(0, 0.5))), "has top_mass 1.49, which cannot be"),
-    "logprobs of nothing": (
-        row_fault(READOUT, set_row(0, logprobs=lambda own: [float("nan")] * len(own))),
-        "measures.json: logprob is .*; the rollouts give None",
-    ),
-    "text of an answer": (
-        row_fault(READOUT, set_row(0, answer_text="9")),
-        "the same token ids have another answer_text elsewhere",
-    ),
-    "an answer made right": (
-        regrade,
-        r"grades.json: rollout p0@medium #0 is stored as `incorrect` \('9'\); the answer is `correct` \('0'\)",
-    ),
-    "a grade": (json_fault(f"{READOUT}/grades.json", "rollouts", 2, "status", to="incorrect"), "is stored as `incorrect`"),
-    "source": (row_fault(READOUT, set_row(0, source="sums")), "source is `sums`, its problem's is `products`"),
-    "prompt": (
-        row_fault(READOUT, set_row(0, prompt_sha256="0" * 64)),
-        "has another prompt than in main/start/sweep: the two are not paired",
-    ),
-    "prompt opens thinking": (
-        row_fault(READOUT, set_row(0, prompt_opens_thinking=False)),
-        "(?:thinking_text|answer_text) elsewhere|measures.json",
-    ),
-    "cap": (lambda root: edit_info(root / READOUT, max_tokens=65), "was sampled with the cap 65; the plan says 64"),
-    "another plan": (lambda root: edit_info(root / READOUT, plan_digest="e" * 64), "was sampled under another plan"),
-    "another adapter": (
-        lambda root: edit_info(root / READOUT, adapter_sha256="0" * 64),
-        "was sampled with another adapter than the one in",
-    ),
-    "another start": (
-        lambda root: edit_info(root / SWEEP, adapter_sha256="0" * 64),
-        "sweeps and first updates were sampled with 2 adapters",
-    ),
-    "ids of tags": (
-        lambda root: edit_info(root / READOUT, think_close_id=7),
-        "think_close_id is 7, in main/start/sweep 2: they cannot be compared",
-    ),
-    "stop id of another token": (
-        row_fault(READOUT, lambda rows: rows[0].update(stop_id=4)),
-        r"rollout p\d+@\w+ #0 has stop id 4, but its last token is 3",
-    ),
-    "a repetition penalty": (
-        row_fault(READOUT, lambda rows: rows[0].update(sampling=rows[0]["sampling"].replace('penalty":1.0', 'penalty":1.1'))),
-        r"has rollouts that were sampled with repetition_penalty 1\.1; it should be 1",
-    ),
-    "an end token that ended nothing": (
-        row_fault(READOUT, lambda rows: rows[0].update(sampling=rows[0]["sampling"].replace('eos":true', 'eos":false'))),
-        "sampled with ignore_eos False; it should be True",
-    ),
-    "a temperature of one row": (
-        row_fault(READOUT, lambda rows: rows[0].update(sampling=rows[0]["sampling"].replace('ture":1.0', 'ture":0.6'))),
-        r"sampled with temperature 0\.6; it should be 1",
-    ),
-    "a row of another kind of logprob": (
-        row_fault(READOUT, lambda rows: rows[0].update(logprob_kind="processed")),
-        "has processed logprobs, the stage raw",
-    ),
-    "processed logprobs": (lambda root: edit_info(root / READOUT, logprob_kind="processed"), "logprob_kind is 'processed'"),
-    "weights of a checkpoint": (
-        replaced(f"{UPDATE}/checkpoint/adapter_model.safetensors", b"\x00\x00\x08\x43", b"\x00\x00\x09\x43"),
-        "main/C/readout: was sampled with another adapter than the one in",
-    ),
-    "a readout in the place of another": (
-        lambda root: [
-            shutil.copytree(root / "main/N/readout", root / "main/C/readout", dirs_exist_ok=True),
-            edit_info(root / "main/C/readout", arm="C"),
-        ],
-        "main/C/readout: was sampled with another adapter than the one in",
-    ),
-    "share of an audit": (
-        json_fault(f"{UPDATE}/audit.json", "weights", "truncated_share", to=plus(0.01)),
-        "weights.truncated_share is",
-    ),
-    "weighted tokens": (json_fault(f"{UPDATE}/audit.json", "weights", "weighted_tokens", to=plus(1)), "weighted_tokens"),
-    "cells without a signal": (
-        json_fault(f"{UPDATE}/audit.json", "weights", "no_signal_cells", to=[]),
-        "no_signal_cells is \\[\\]",
-    ),
-    "label of a check": (json_fault(f"{CHECK}/check.json", "label", to="DAMAGED"), "check.json: label is `DAMAGED`"),
-}
-"""The same of edits after which every digest in the run folder was made good again."""
-
-
-@pytest.mark.parametrize("kind", some_slow(FORGED))
-def test_a_forged_edit_is_seen_from_the_content(copied, kind):
-    root, plan = copied("forged")
-    change, expected = FORGED[kind]
-    change(root)
-    reseal(root)
-    found = audit_run(root, plan=plan)
-    assert found.exit_code == 3
-    assert any(re.search(expected, line) for line in found.found.differences), found.found.differences
-    assert not any("was changed after" in line or "journal.jsonl" in line for line in found.found.differences), "not resealed"
-
-
-@pytest.mark.parametrize(
-    ("events", "expected"),
-    [
-        (events_moved, "trains main/C/update-1 before it was sampled"),
-        (readout_first, "tells of main/N/readout before the training of main/N/update-2"),
-    ],
-)
-def test_a_journal_in_another_order(copied, events, expected):
-    root, plan = copied("forged")
-    reseal(root, events)
-    found = audit_run(root, plan=plan)
-    assert found.exit_code == 3
-    assert any(expected in line for line in found.found.differences), found.found.differences
-
-
-def test_a_deviation_that_says_less_than_had_been_seen(copied):
-    root, plan = copied("plain")
-    for path in (plan.with_suffix(".deviations.jsonl"), root / "deviations.jsonl"):
-        rechain(path, lambda records: records[0].update(seen="nothing"), "number", 1)
-    found = audit_run(root, plan=plan)
-    assert any(
-        "says that nothing had been seen; by then the journal told of progress" in line for line in found.found.differences
-    )
-
-
-def test_untouched_runs_pass(copied):
-    for name in ("plain", "forged"):
-        root, plan = copied(name)
-        found = audit_run(root, plan=plan)
-        assert found.found.differences == [] and found.found.missing == []
-        assert summary(found).startswith("AGREES: ") and found.exit_code == 0
-        assert found.labels["replication"] == ("REPLICATED (deviation 1)" if name == "plain" else "REPLICATED")
-        shutil.rmtree(root.parents[1])
-    root, plan = copied("forged")
-    reseal(root)
-    assert audit_run(root, plan=plan).exit_code == 0  # resealing alone is no fault
-
-
-def test_rollouts_left_out_are_missing(copied):
-    root, plan = copied("forged")
-    edit_rows(root / "main/X/readout", lambda rows: rows[:-1])
-    edit_json(root / "main/X/readout" / "grades.json", lambda content: content["rollouts"].pop(11) and None)
-    reseal(root)
-    found = audit_run(root, plan=plan)
-    assert "main/X/readout: 1 of 24 rollouts, for instance p5@low #1" in found.found.missing

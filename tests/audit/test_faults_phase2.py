@@ -10,14 +10,19 @@ from ablation.audit.run import audit_run
 from ablation.report.audit_run_page import page, summary
 from tests.audit.build import write_verdict
 from tests.audit.build_phase2 import make_phase2
-from tests.audit.faults import PART, edit_info, edit_json, edit_rows, rechain, reseal
-from tests.audit.test_faults import (
+from tests.audit.faults import (
+    PART,
     at,
+    edit_info,
+    edit_json,
+    edit_rows,
     json_fault,
     line_fault,
     plus,
+    rechain,
     remove,
     replaced,
+    reseal,
     row_fault,
     set_row,
     some_slow,
