@@ -13,12 +13,14 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
 from ablation.errors import ProcessesFailed
 from ablation.plan.footprint import TRAINER_PROCESS
+from ablation.policy.lasting import in_lasting_thread
 from ablation.policy.memory import TooSmall
 from ablation.policy.sharded.serve import END, FAILURE, LOG, PULSE_SECONDS, Answer, Loaded, Told, ToLoad, start
 
@@ -150,7 +152,8 @@ class Group(Asks):
         main_thread = threading.current_thread() is threading.main_thread()
         before = signal.signal(signal.SIGINT, signal.SIG_IGN) if main_thread else None  # theirs from birth: see `serve.start`
         try:
-            self._context = start_processes(
+            spawn = partial(
+                start_processes,
                 start,
                 (processes, self.folder, self._pulses, theirs),
                 nprocs=processes,
@@ -158,6 +161,7 @@ class Group(Asks):
                 daemon=True,  # they end with this process's normal end, too
                 start_method="spawn",
             )
+            self._context = in_lasting_thread(spawn)
         finally:
             if main_thread:
                 signal.signal(signal.SIGINT, before)

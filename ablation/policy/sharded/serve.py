@@ -25,6 +25,7 @@ from typing import Any
 
 from ablation.errors import AblationError
 from ablation.plan.model import Plan
+from ablation.policy.lasting import signal_at_end_of
 from ablation.policy.sharded.agree import agree
 
 PULSE_SECONDS = 0.5
@@ -213,11 +214,9 @@ def _beat(rank: int, pulses: Any) -> None:
 
 def _end_with_parent() -> None:
     """Whoever started this process is gone, killed perhaps: then this one goes, whatever it waits for, stopped or not."""
-    if sys.platform == "linux":
-        PR_SET_PDEATHSIG = 1
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     parent = multiprocessing.parent_process()
-    assert parent is not None
+    assert parent is not None and parent.pid is not None
+    signal_at_end_of(parent.pid)
 
     def watch() -> None:
         parent.join()

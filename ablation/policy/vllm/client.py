@@ -15,11 +15,13 @@ import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from ablation.errors import EngineFailed, UsageError
+from ablation.policy.lasting import in_lasting_thread
 from ablation.policy.vllm.messages import Alive, Close, Done, EngineSettings, Failed, Finished
 
 SILENT_SECONDS = 1800.0
@@ -60,8 +62,10 @@ class EngineClient:
         ours, theirs = socket.socketpair()
         lifeline_read, lifeline = os.pipe()
         with self.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _PROGRAM, str(theirs.fileno()), str(lifeline_read)],
+            arguments = map(str, (theirs.fileno(), lifeline_read, os.getpid()))
+            start = partial(
+                subprocess.Popen,
+                [sys.executable, "-P", "-c", _PROGRAM, *arguments],
                 env=_environment(settings, self.folder),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -69,6 +73,7 @@ class EngineClient:
                 pass_fds=(theirs.fileno(), lifeline_read),
                 start_new_session=True,
             )
+            self._process = in_lasting_thread(start)
         theirs.close()
         os.close(lifeline_read)
         self._connection = Connection(ours.detach())

@@ -1,4 +1,4 @@
-"""vLLM's engine in a process of its own, started by `client`: it ends when its runner does, whatever ended that.
+"""vLLM's engine in a process of its own, started by `client`: it ends when its runner does, whatever ended that; stopped or not.
 
 The engine core runs in this very process, so that one `kill -9` or one lack of memory ends one thing and is seen at once.
 """
@@ -17,6 +17,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from ablation.policy.lasting import signal_at_end_of
 from ablation.policy.vllm.messages import (
     Adapter,
     Alive,
@@ -42,23 +43,33 @@ AHEAD = 4
 
 
 def main() -> None:
-    """`python -c ... CONNECTION LIFELINE`: serve one runner over file descriptor CONNECTION until it closes LIFELINE."""
-    connection, lifeline = int(sys.argv[1]), int(sys.argv[2])
+    """`python -c ... CONNECTION LIFELINE RUNNER`: serve process RUNNER over descriptor CONNECTION until it closes LIFELINE."""
+    connection, lifeline, parent = map(int, sys.argv[1:4])
+    signal_at_end_of(parent)
     for handle in (connection, lifeline):
         os.set_inheritable(handle, False)  # the engine's own workers must not hold them open
     threading.Thread(target=_end_with_runner, args=(lifeline,), daemon=True).start()
-    serve(Connection(connection))
+    try:
+        serve(Connection(connection), parent)
+    except (EOFError, OSError):  # the runner is gone, which this thread may notice first
+        _end_all()
 
 
 def _end_with_runner(lifeline: int) -> None:
     while os.read(lifeline, 1):
         pass
+    _end_all()
+
+
+def _end_all() -> None:
     os.killpg(0, signal.SIGKILL)  # workers of a tensor-parallel engine are of this group
 
 
-def serve(runner: Connection) -> None:
-    """Start an engine as the first message says, then carry out one request after the other."""
+def serve(runner: Connection, parent: int) -> None:
+    """Start an engine as the first message says, then carry out one request after the other. `parent`: the runner's process."""
     settings = runner.recv()
+    if settings.tensor_parallel > 1:  # it must not go alone: woken up, it ends its workers, those that are stopped too
+        signal_at_end_of(parent, signal.SIGCONT)
     if settings.cores:
         os.sched_setaffinity(0, settings.cores)  # before anything makes threads
     try:

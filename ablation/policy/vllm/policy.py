@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +14,7 @@ from ablation.plan.arms import Adam
 from ablation.plan.model import Plan
 from ablation.plan.model_files import BASE_CONFIG
 from ablation.policy.base import Progress, SampledTokens, SampleRequest, ScoreRow, Taken, TrainRow, UpdateStats, not_as_asked
+from ablation.policy.vllm.adapter_folder import AdapterFolder
 from ablation.policy.vllm.client import EngineRefused, vllm_variables
 from ablation.policy.vllm.messages import Adapter, Alive, EngineSettings, Finished, Load, Sample, SamplingValues
 from ablation.policy.vllm.replicas import Engine
@@ -35,7 +34,6 @@ SERVER_FACTS, SERVER_SETTINGS = ("context", "kv_block", "prefix_caching", "finge
 """What is known of a server, and of the plan's settings in effect with one."""
 ROUNDING = 1e-6
 """If the trainer's logprobs change by more (nats) and the engine's stay the same to the last bit, it has an old adapter."""
-RAM_DISK = Path("/dev/shm")
 MISMATCH = {"float32": 1e-3, "bfloat16": 0.05}
 """Bounds of `policy.vllm.mismatch` where the plan gives none, by dtype (nats)."""
 
@@ -198,18 +196,16 @@ class VllmPolicy:
 
     def load_into_engine(self, digest: str) -> Adapter:
         """Load the trainer's adapter under a name and an id of its digest; the engine reads it from memory where that can be."""
-        folder = Path(tempfile.mkdtemp(prefix="ablation-adapter-", dir=RAM_DISK if RAM_DISK.is_dir() else None))
         try:
-            self.trainer.save_adapter(folder)
-            adapter = Adapter(f"adapter-{digest[:16]}", adapter_number(digest), str(folder))
-            self.engine.ask(Load(adapter))
+            with AdapterFolder("adapter") as folder:  # vLLM reads it whole
+                self.trainer.save_adapter(folder)
+                adapter = Adapter(f"adapter-{digest[:16]}", adapter_number(digest), str(folder))
+                self.engine.ask(Load(adapter))
         except EngineRefused as refused:
             raise UsageError(
                 f"model.start_adapter: vLLM does not take this adapter: {refused}",
                 hint="An adapter that vLLM cannot load can be sampled with `policy: {backend: local}`.",
             ) from None
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)  # vLLM has read it whole
         return adapter
 
     def _check_canary(self, digest: str, canary: Compared) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import secrets
 import shutil
-import tempfile
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,13 +14,13 @@ from typing import Any
 
 from ablation.errors import EngineFailed, UsageError
 from ablation.files import disk_errors
+from ablation.policy.vllm.adapter_folder import AdapterFolder
 from ablation.policy.vllm.client import EngineRefused
 from ablation.policy.vllm.messages import Adapter, Alive, EngineSettings, Finished, Load, Sample
 from ablation.policy.vllm.server_checks import UNLOAD, Needs, Served, check, look
 from ablation.policy.vllm.server_http import Denied, Link, Passing, Patience, checked_key, on_loopback, say_goodbye
 from ablation.policy.vllm.server_sampling import HINT, Sampling
 
-RAM_DISK = Path("/dev/shm")
 GOODBYE_SECONDS = 5.0
 
 
@@ -103,7 +102,7 @@ class ServerClient:
         await self._unload(link)
         for attempt in range(link.patience.tries):
             self._count += 1
-            folder = self._left.folder / f"{adapter.name}-{self._count}"
+            folder = self._left.folder.path / f"{adapter.name}-{self._count}"
             name = f"{adapter.name}-{self._run}-{self._count}"
             _copy(Path(adapter.folder), folder)
             try:
@@ -161,7 +160,7 @@ class ServerClient:
             return
         with contextlib.suppress(Passing, Denied):  # what is not there any more need not be unloaded
             await link.post(UNLOAD, {"lora_name": name}, GOODBYE_SECONDS)
-        for folder in self._left.folder.iterdir():
+        for folder in self._left.folder.path.iterdir():
             shutil.rmtree(folder, ignore_errors=True)
 
     def kill(self) -> None:
@@ -183,14 +182,14 @@ class _Left:
 
     root: str
     key: str | None
-    folder: Path
+    folder: AdapterFolder
     name: str | None = None
 
 
 def _leave(left: _Left) -> None:
     if left.name is not None:
         say_goodbye(left.root, left.key, UNLOAD, {"lora_name": left.name}, GOODBYE_SECONDS)
-    shutil.rmtree(left.folder, ignore_errors=True)
+    left.folder.remove()
 
 
 def need_client() -> None:
@@ -203,20 +202,19 @@ def need_client() -> None:
         ) from None
 
 
-def _adapter_folder(root: str, folder: Path | None) -> Path:
+def _adapter_folder(root: str, folder: Path | None) -> AdapterFolder:
     """A new folder for adapters. In one that was given, whatever account the server runs under can read them."""
     if folder is None and not on_loopback(root):
         raise UsageError(
             f"{root}: a server on another machine needs a folder to read adapters from, seen by both under the same path",
             hint="--server-folder, or ABLATION_VLLM_SERVER_FOLDER.",
         )
-    place = folder if folder is not None else RAM_DISK if RAM_DISK.is_dir() else None
     try:
-        made = Path(tempfile.mkdtemp(prefix="ablation-server-", dir=place))
+        made = AdapterFolder("server", folder)
     except OSError as error:
-        raise UsageError(f"--server-folder: {place}: {error.strerror}", hint="Adapters are written into it.") from None
+        raise UsageError(f"--server-folder: {folder}: {error.strerror}", hint="Adapters are written into it.") from None
     if folder is not None:
-        made.chmod(0o755)
+        made.path.chmod(0o755)
     return made
 
 

@@ -162,7 +162,7 @@ from ablation.policy.vllm.server import ServerClient
 from tests.policy.vllm.server_tools import ADAPTER, NEEDS, QUICK, settings
 client = ServerClient(sys.argv[1], settings(), NEEDS, patience=QUICK)
 client.ask(Load(ADAPTER))
-print(client._left.folder)
+print(client._left.folder.path)
 """
 
 
