@@ -6,13 +6,14 @@ folder, flushed, synced and renamed. A folder is built the same way. Errors of t
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import math
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,49 @@ def write_folder(path: Path, fill: Callable[[Path], None], *, tell: Callable[[st
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
+
+
+def write_together(folder: Path, files: Mapping[str, bytes], earlier: Iterable[str] = ()) -> None:
+    """Put `files` (place in `folder` -> content) there, instead of those and of the `earlier` ones; whatever else is there stays.
+
+    Nobody who looks finds some of both: all are written under temporary names, then what was there goes, the last of `files` first
+    and the first one last, then the new ones come in their order. A full disk leaves what was there, a kill while they move a part of
+    one set, in which the first file is there while any is, and the last one only if all are.
+    """
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)  # of two writers one waits
+            remove_partial(folder)
+            temporary = Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX, dir=folder))
+            try:
+                _replace_together(folder, temporary, files, earlier)
+            finally:
+                shutil.rmtree(temporary, ignore_errors=True)
+        finally:
+            os.close(handle)
+
+
+def _replace_together(folder: Path, temporary: Path, files: Mapping[str, bytes], earlier: Iterable[str]) -> None:
+    parents = {folder, *((folder / name).parent for name in files)}
+    for parent in parents:
+        parent.mkdir(parents=True, exist_ok=True)
+    for number, content in enumerate(files.values()):
+        path = temporary / str(number)
+        path.write_bytes(content)
+        with path.open("rb") as written:
+            os.fsync(written.fileno())
+        path.chmod(0o644)
+    first, *others = files
+    for name in (*reversed(others), *(name for name in earlier if name not in files), first):
+        (folder / name).unlink(missing_ok=True)
+    for parent in parents:  # a power failure must not bring some of them back beside new ones
+        sync_folder(parent)
+    for number, name in enumerate(files):
+        os.replace(temporary / str(number), folder / name)
+    for parent in parents:
+        sync_folder(parent)
 
 
 def folder_files(folder: Path) -> dict[str, dict[str, Any]]:

@@ -1,4 +1,12 @@
+import errno
 import json
+import os
+import random
+import signal
+import threading
+import time
+from itertools import groupby
+from pathlib import Path
 
 import pytest
 
@@ -58,6 +66,127 @@ def test_a_folders_digest_is_told_before_the_folder_is_there(tmp_path):
 
     files.write_folder(folder, lambda target: (target / "weights.bin").write_bytes(b"1"), tell=tell)
     assert told == [files.sha256_file(folder / "complete.json")]
+
+
+NAMES = ("index.json", "tables/a.tex", "figures/a.svg", "page.html")
+"""What stands first and last, and two between."""
+
+
+def version(letter: str, *more: str) -> dict[str, bytes]:
+    return {name: letter.encode() * 5000 for name in (*NAMES[:-1], *more, NAMES[-1])}
+
+
+def found_in(folder: Path) -> dict[str, bytes]:
+    paths = [path for path in folder.rglob("*") if path.is_file() and ".partial-" not in str(path)]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+def of_one_version(found: dict[str, bytes], *versions: dict[str, bytes]) -> bool:
+    """Whether all that is there is of one version, and that whole if what is opened first by a reader is there."""
+    return any(found.items() <= one.items() and (NAMES[-1] not in found or found == one) for one in versions)
+
+
+def test_files_that_belong_together_replace_earlier_ones(tmp_path):
+    old, new = version("o", "tables/gone.tex"), version("n", "figures/b.svg")
+    files.write_together(tmp_path, old)
+    (tmp_path / "figures" / "mine.png").write_bytes(b"mine")
+    (tmp_path / ".partial-killed").mkdir()
+    files.write_together(tmp_path, new, earlier=["tables/gone.tex", "tables/never.tex"])
+    assert found_in(tmp_path) == new | {"figures/mine.png": b"mine"}
+    assert not list(tmp_path.glob(".partial-*"))
+    assert (tmp_path / "page.html").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_disk_that_is_full_at_any_step_leaves_no_mix_and_says_so(tmp_path, monkeypatch):
+    """Each call that can need space, or the last block of a disk, fails once."""
+    old, new = version("o"), version("n", "figures/b.svg")
+    steps = [(Path, "write_bytes"), (Path, "mkdir"), (os, "fsync"), (os, "replace"), (os, "mkdir")]
+    ends = []
+    for number in range(100):
+        folder = tmp_path / str(number)
+        for name, content in old.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+        count = iter(range(100))
+        with monkeypatch.context() as patch:
+            for owner, name in steps:
+                patch.setattr(owner, name, failing_at(number, count, getattr(owner, name)))
+            try:
+                files.write_together(folder, new)
+            except DiskError as error:
+                assert "No space left on device" in error.message
+        found = found_in(folder)
+        assert of_one_version(found, old, new)
+        assert not list(folder.glob(".partial-*"))
+        ends.append("old" if found == old else "new" if found == new else "part")
+        if next(count) <= number:  # all steps have failed once
+            break
+    assert ends.index("part") > 2 * len(new) and ends[-1] == "new"  # until all is on the disk, what was there is there
+
+
+def failing_at(number, count, call):
+    def step(*arguments, **named):
+        if next(count) == number:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return call(*arguments, **named)
+
+    return step
+
+
+def test_a_kill_before_any_step_leaves_no_mix(tmp_path, monkeypatch):
+    old, new = version("o", "tables/gone.tex"), version("n", "figures/b.svg")
+    states, status = [], signal.SIGKILL
+    while status == signal.SIGKILL:
+        files.write_together(tmp_path, old, earlier=new)
+        if not (child := os.fork()):
+            count = iter(range(1000))
+            for owner, name in ((Path, "write_bytes"), (Path, "unlink"), (os, "replace")):
+                monkeypatch.setattr(owner, name, killed_at(len(states), count, getattr(owner, name)))
+            files.write_together(tmp_path, new, earlier=old)
+            os._exit(0)
+        status = os.waitpid(child, 0)[1]
+        found = found_in(tmp_path)
+        assert of_one_version(found, old, new), (len(states), found.keys())
+        assert not found or NAMES[0] in found
+        states.append(len(found))
+    assert status == 0 and found == new
+    assert [one for one, _ in groupby(states)] == [5, 4, 3, 2, 1, 0, 1, 2, 3, 4, 5]
+    assert not list(tmp_path.glob(".partial-*"))
+
+
+def killed_at(number, count, call):
+    def step(*arguments, **named):
+        if next(count) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return call(*arguments, **named)
+
+    return step
+
+
+def test_kills_at_random_moments_leave_no_mix(tmp_path):
+    versions, chance = [version("a"), version("b", "figures/b.svg")], random.Random(1)
+    for _ in range(20):
+        if not (child := os.fork()):
+            for number in range(10**6):
+                files.write_together(tmp_path, versions[number % 2], earlier=versions[1])
+            os._exit(1)
+        time.sleep(chance.uniform(0, 0.03))
+        os.kill(child, signal.SIGKILL)
+        assert os.waitpid(child, 0)[1] == signal.SIGKILL
+        found = found_in(tmp_path)
+        assert of_one_version(found, *versions), found.keys()
+
+
+def test_two_writers_at_once_leave_what_one_of_them_wrote(tmp_path):
+    versions = [version(letter) for letter in "abcd"]
+    writers = [
+        threading.Thread(target=lambda one=one: [files.write_together(tmp_path, one) for _ in range(5)]) for one in versions
+    ]
+    for one in writers:
+        one.start()
+    for one in writers:
+        one.join()
+    assert found_in(tmp_path) in versions
 
 
 def test_leftovers_of_a_killed_writer_are_removed(tmp_path):

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -147,3 +148,21 @@ def test_hostile_words_of_a_plan_stay_words(tmp_path, monkeypatch):
     text = (folder / "report.md").read_text()
     assert "&lt;script&gt;" in text and "https://evil" not in text and "[x](" not in text
     assert r"\textbackslash{}input\{/etc/passwd\}" in (folder / "tables" / "all.tex").read_text()
+
+
+def test_a_disk_that_is_full_leaves_the_earlier_report_whole(study):
+    call("runs/small", "--no-figures")
+    for name, content in files_of(study.root / "report").items():
+        (study.root / "report" / name).write_bytes(content.replace(b"REPLICATED", b"replicated"))
+    before = files_of(study.root / "report")
+    code = (
+        "import resource, signal, sys\n"
+        "from ablation.cli.main import main\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
+        "sys.argv = ['ablation', 'report', 'runs/small', '--no-figures']\n"
+        "main()\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert result.returncode == 2 and "could not be written: File too large" in result.stderr, result.stderr
+    assert files_of(study.root / "report") == before
