@@ -142,9 +142,9 @@ def write_folder(path: Path, fill: Callable[[Path], None], *, tell: Callable[[st
 def write_together(folder: Path, files: Mapping[str, bytes], earlier: Iterable[str] = ()) -> None:
     """Put `files` (place in `folder` -> content) there, instead of those and of the `earlier` ones; whatever else is there stays.
 
-    Nobody who looks finds some of both: all are written under temporary names, then what was there goes, the last of `files` first
-    and the first one last, then the new ones come in their order. A full disk leaves what was there, a kill while they move a part of
-    one set, in which the first file is there while any is, and the last one only if all are.
+    Nobody who looks finds some of both. All are written under temporary names; then what was there goes, the last of `files`
+    first and the first one last; then the new ones come in their order. A full disk leaves what was there, a kill while they move
+    a part of one set: the first file is there while any is, and the last one only if all are.
     """
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)

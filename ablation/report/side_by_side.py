@@ -54,7 +54,9 @@ class RunOfPlan:
     """Processes of a Ray cluster that sampled and trained for it; 0: the run did that itself."""
     verdict: Verdict
     mismatch: Mismatch | None
-    """None: no update of this program is there."""
+    """None: no update of this program is there, or audits are gone."""
+    gone: tuple[str, ...]
+    """Audits that are not there, though the journal tells of their updates: the run is not audited."""
     before: float | None
     """Mean absolute difference in the last proof before training (nats); None for a sampler that is the trainer."""
     same: float | None
@@ -95,6 +97,7 @@ class RunOfPlan:
             "labels": found["labels"],
             "arms": {f"{one['family']}/{one['arm']}": one["label"] for one in found["arms"]},
             "rules": {one.name: {rule.rule.name: rule.as_json() for rule in one.rules} for one in self.verdict.arms},
+            "audits_gone": list(self.gone),
             "mismatch": None if self.mismatch is None else self.mismatch.as_json(),
             "mismatch_before_training": self.before,
             "same_rollouts_as_first": self.same if self.same is None or math.isfinite(self.same) else None,
@@ -133,19 +136,27 @@ def _run(root: Path, locked: Any, own: Stage | None, first: Stage | None) -> Run
     proofs = [event["preflight"] for event in loaded if isinstance(event.get("preflight"), dict)]
     cost = run_cost(events)
     served = own is not None and own.info.engine.get("name") == "tinker"
+    gone = _gone_audits(root, events)
     return RunOfPlan(
         root=root,
         engine={} if own is None else own.info.engine,
         devices=() if served else tuple(dict.fromkeys(device_of(event.get("environment") or {}).words for event in loaded)),
         workers=len({event["worker"] for event in events if isinstance(event.get("worker"), str)}),
         verdict=judge_run(root, locked, None),
-        mismatch=mismatch_of(root, locked.plan),
+        mismatch=None if gone else mismatch_of(root, locked.plan),
+        gone=gone,
         before=proofs[-1].get("mismatch") if proofs else None,
         same=None if own is None or first is None else same_rollouts(own, first),
         rollouts=cost.sampled.rollouts,
         tokens=cost.sampled.tokens,
         seconds=cost.seconds,
     )
+
+
+def _gone_audits(root: Path, events: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    trained = [event for event in events if event.get("event") == "update_trained"]
+    told = dict.fromkeys(f"{event.get('arm')}/update-{event.get('update')}/audit.json" for event in trained)
+    return tuple(name for name in told if not (root / name).is_file())
 
 
 def _first_sweep(root: Path, plan: Plan) -> Stage | None:

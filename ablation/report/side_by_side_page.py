@@ -15,6 +15,7 @@ from ablation.report.terminal import clean
 from ablation.report.verdict_parts import NOTHING, hours_in_words, plain_table, shown_number
 
 NOT_FINITE = "not finite"
+GONE = "audits gone"
 AT_ONCE = 4
 """Runs in one table of 80 columns; more come in tables below."""
 WIDTH, FIRST = 80, 19
@@ -66,10 +67,11 @@ def _table(runs: Sequence[RunOfPlan], first: RunOfPlan) -> Table:
             grid.add_row(f"  {clean(rule)}", *found)
     grid.add_row("mismatch, nats")
     grid.add_row("  before training", *(_nats(one.before) for one in runs))
-    found = [one.mismatch for one in runs]
-    grid.add_row("  in updates, mean", *(NOTHING if one is None else _nats(one.mean) for one in found))
-    grid.add_row("  99th percentile", *(NOTHING if one is None else _nats(one.p99) for one in found))
-    grid.add_row("  outside 10%", *(_share(None if one is None else one.outside, 2) for one in found))
+    none = [GONE if one.gone else NOTHING for one in runs]
+    found = list(zip((one.mismatch for one in runs), none, strict=True))
+    grid.add_row("  in updates, mean", *(nothing if one is None else _nats(one.mean) for one, nothing in found))
+    grid.add_row("  99th percentile", *(nothing if one is None else _nats(one.p99) for one, nothing in found))
+    grid.add_row("  outside 10%", *(nothing if one is None else _share(one.outside, 2) for one, nothing in found))
     grid.add_row("same rollouts", *("first" if one is first else _share(one.same) for one in runs))
     grid.add_row("rollouts", *(f"{one.rollouts:,}" for one in runs))
     grid.add_row("tokens", *(f"{one.tokens:,}" for one in runs))

@@ -69,6 +69,25 @@ def test_an_update_that_diverged_is_not_left_out_of_the_mismatch(tmp_path, diver
     assert found.as_json() == {"tokens": 30, "mean_absolute": None, "p99_absolute": None, "outside_10_percent": None}
 
 
+def test_a_run_whose_audits_were_taken_away_is_not_audited_and_that_is_said(run, tmp_path):
+    copy = shutil.copytree(run, tmp_path / "again")
+    for name in ("main/C/update-2", "replication/C/update-1"):
+        (copy / name / "audit.json").unlink()
+    found = runs_of_one_plan([run, copy])
+    assert found[2][0].gone == () and found[2][0].mismatch is not None
+    assert found[2][1].gone == ("main/C/update-2/audit.json", "replication/C/update-1/audit.json")
+    assert found[2][1].mismatch is None
+    rows = {line[:19].strip(): line[19:].split() for line in printed(found).splitlines()}
+    assert rows["in updates, mean"][1:] == ["audits", "gone"]
+    done = ablation(run.parents[1], "compare", str(run), str(copy), "--json")
+    content = json.loads(done.stdout)
+    assert (done.returncode, content["exit_code"]) == (3, 3)
+    assert [one["audits_gone"] for one in content["runs"]] == [[], list(found[2][1].gone)]
+    assert content["runs"][1]["mismatch"] is None
+    gone = "not audited: the journal tells of main/C/update-2/audit.json and 1 more, and it was removed"
+    assert f"{copy}: {gone}" in done.stderr
+
+
 def test_rollouts_are_the_same_if_every_token_is(run):
     sweep = read_stage(RunFolder(run).sweep("main"))
     changed = sweep.token_ids.copy()
