@@ -8,8 +8,9 @@ Strong loop: the share of `gram`-token windows that occurred before in the same 
 catches repeats with small changes and nested units. It needs 4 * gram windows, so that short regular text does not count.
 
 Stretches with a unit of up to `SHORT` tokens are found by comparing every token with the one g before, for each g. Longer units
-are found from windows: where R windows of k tokens in a row have their previous occurrence g tokens back, a stretch of
-R + k - 1 + g tokens has period g. Small k finds short stretches, large k those whose unit itself repeats shorter pieces.
+are found from windows: where windows of k tokens in a row have their previous occurrence g tokens back, their tokens are part of
+a stretch with period g, which is followed to both of its ends. Small k finds short stretches, large k those whose unit itself
+repeats shorter pieces.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ GRAMS = (8, 32, 128, 512, 2048)
 SHORT = 32
 BLOCK = 65_536
 """Tokens that are looked at together: a block takes sequences while it has fewer, so that it fits into the cache."""
+STEP = 64
+"""Tokens by which a stretch is followed at a time."""
 STRONG_WINDOWS = 4
 """A strong loop needs this many times `gram` windows."""
 
@@ -82,9 +85,8 @@ def _look(ids: np.ndarray, offsets: np.ndarray, loops: Loops, report: LoopReport
         if k in GRAMS:
             repeats = windows.repeats(hash_T, position)
             start, count, gap = _runs(repeats.position_W, repeats.gap_W)
-            stretch = count + k - 1 + gap
-            keep = (gap > SHORT) & _enough(stretch, gap, loops)
-            found.append(np.stack([start[keep] - gap[keep], gap[keep], stretch[keep]]))
+            long = gap > SHORT
+            found.append(_long_units(ids, offsets, row_T, (start[long], (start + count + k - 1)[long], gap[long]), loops))
             position = repeats.shared
             if k == loops.gram:
                 again = repeats.position_W
@@ -114,6 +116,48 @@ def _enough(stretch: np.ndarray, period: np.ndarray, loops: Loops) -> np.ndarray
     """Whether stretches with these periods count; length / g >= 2 + short_unit / g^2, without a division."""
     enough = (stretch >= loops.min_tokens) & (stretch >= loops.min_repeats * period)
     return enough & ((stretch - 2 * period) * period >= loops.short_unit)
+
+
+def _long_units(
+    ids: np.ndarray, offsets: np.ndarray, row_T: np.ndarray, pieces: tuple[np.ndarray, np.ndarray, np.ndarray], loops: Loops
+) -> np.ndarray:
+    """(first token, period, length) of the stretches that count and hold one of `pieces`, int64 [3, S].
+
+    Pieces are (first token, the one after the last, gap) [P]: tokens that equal the ones a gap before, which is the smallest
+    period of the stretch around them. A window inside of the unit that occurs twice in it ends a piece, but not the stretch.
+    """
+    begin, end, gap = pieces
+    first, after = offsets[row_T[begin]] + gap, offsets[row_T[begin] + 1]
+    goes_on = (begin > first) & (ids[begin - 1] == ids[begin - 1 - gap])
+    goes_on |= (end < after) & (ids[np.minimum(end, len(ids) - 1)] == ids[np.minimum(end, len(ids) - 1) - gap])
+    left = np.flatnonzero(goes_on | _enough(end - begin + gap, gap, loops))
+    group = row_T[begin] * (len(ids) + 1) + gap
+    left = left[np.lexsort((begin[left], group[left]))]
+    found = [np.zeros((3, 0), dtype=np.int64)]
+    while len(left):
+        firsts = np.append(True, np.diff(group[left]) != 0)
+        one = left[firsts]  # of each row and gap: what lies in its stretch needs no look of its own
+        start = _followed(ids, begin[one], gap[one], first[one], -1)
+        stop = _followed(ids, end[one], gap[one], after[one], 1)
+        keep = _enough(stop - start + gap[one], gap[one], loops)
+        found.append(np.stack([start - gap[one], gap[one], stop - start + gap[one]])[:, keep])
+        left = left[begin[left] >= stop[np.cumsum(firsts) - 1]]
+    return np.concatenate(found, axis=1)
+
+
+def _followed(ids: np.ndarray, edge: np.ndarray, gap: np.ndarray, bound: np.ndarray, way: int) -> np.ndarray:
+    """`edge` [P], moved by `way` for as long as the next token equals the one `gap` before it, at most to `bound`."""
+    edge, going = edge.copy(), np.arange(len(edge))
+    steps = np.arange(STEP) * way - (way < 0)
+    while len(going):
+        place = edge[going, None] + steps
+        inside = place < bound[going, None] if way > 0 else place >= bound[going, None]
+        place = np.where(inside, place, gap[going, None])
+        same = inside & (ids[place] == ids[place - gap[going, None]])
+        moved = np.where(same.all(axis=1), STEP, np.argmin(same, axis=1))
+        edge[going] += way * moved
+        going = going[moved == STEP]
+    return edge
 
 
 def _short_units(ids: np.ndarray, offsets: np.ndarray, row_T: np.ndarray, loops: Loops) -> np.ndarray:

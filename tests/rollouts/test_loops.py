@@ -129,11 +129,11 @@ def longest_by_hand(sequence, loops):
                 run += 1
             else:
                 stretch = run + g
-                piece = sequence[i - stretch : i]
-                smallest = next(p for p in range(1, g + 1) if piece[p:] == piece[: len(piece) - p])
                 need = max(loops.min_repeats, 2 + loops.short_unit / g**2)
-                if run and smallest == g and stretch >= loops.min_tokens and stretch / g >= need:
-                    best = max(best, stretch)
+                if run and stretch >= loops.min_tokens and stretch / g >= need and stretch > best:
+                    piece = sequence[i - stretch : i]
+                    smallest = next(p for p in range(1, g + 1) if piece[p:] == piece[: len(piece) - p])
+                    best = stretch if smallest == g else best
                 run = 0
     return best
 
@@ -146,15 +146,34 @@ def longest_by_hand(sequence, loops):
     st.integers(0, 8),
 )
 def test_loops_agree_with_the_definition_tried_on_every_period(unit, count, before, cut):
-    """A unit repeated inside other tokens: found exactly when some period passes; the longest stretch is the reported one.
-
-    A window of 8 tokens holds all but one token of a unit of up to 9, so its last occurrence is one period back.
-    """
+    """A unit repeated inside other tokens: found exactly when some period passes; the longest stretch is the reported one."""
     sequence = [*before, *(unit * count + unit[:cut]), 7, 8, 9]
     found = one(sequence)
     by_hand = longest_by_hand(sequence, LOOPS)
     assert found.periodic[0] == (by_hand > 0)
     assert found.length[0] == by_hand
+
+
+def test_a_unit_that_holds_a_line_of_dashes_is_found_in_a_long_text():
+    """40 dashes and 12 words, three times: most windows of 8 or 32 tokens occurred one token before, and no 128 fit twice."""
+    unit = ["-"] * 40 + [f"w{i}" for i in range(12)]
+    found = one([f"a{i}" for i in range(500)] + unit * 3 + ["so", "it", "is", "7"])
+    assert (found.periodic[0], found.strong[0]) == (True, False)
+    assert (found.start[0], found.period[0], found.length[0]) == (500, 52, 156)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(1, 45)), min_size=1, max_size=3),
+    st.lists(st.integers(3, 5), max_size=12),
+    st.integers(190, 420),
+    st.integers(0, 12),
+)
+def test_units_with_runs_of_one_token_agree_with_the_definition(runs, more, percent, before):
+    unit = [token for token, count in runs for _ in range(count)] + more
+    sequence = [*range(10, 10 + before), *(unit * 5)[: len(unit) * percent // 100], 7, 8, 9]
+    found = one(sequence)
+    assert found.length[0] == longest_by_hand(sequence, LOOPS)
 
 
 def test_a_million_tokens_take_seconds():
