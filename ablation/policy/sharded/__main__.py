@@ -5,14 +5,19 @@ The first of them runs `ablation` with these arguments, and all of them hold the
 
 from __future__ import annotations
 
+import contextlib
 import os
+import subprocess
 import sys
 
 import torch
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from ablation.policy.sharded.joined import start_command
-from ablation.policy.sharded.serve import serve
+from ablation.policy.sharded.serve import Lost, Shared, serve
+
+TOLD_SECONDS = 30.0
+"""The command, told that the processes end, ends in less."""
 
 
 @record
@@ -25,9 +30,21 @@ def main() -> int:
     if 0 < gpus <= local:
         print(f"--nproc-per-node: each process needs a GPU of its own; this machine has {gpus}", file=sys.stderr)
         return 2
-    command, link = start_command(sys.argv[1:], count) if rank == 0 else (None, None)
+    command, found = start_command(sys.argv[1:], count) if rank == 0 else (None, None)
+    link = None if found is None else Shared(found)
+
+    def lost(why: str) -> None:
+        """Said by the command, which goes before it is ended."""
+        if command is None or link is None:
+            print(f"{why}; all of them end", file=sys.stderr, flush=True)
+        else:
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                link.send(Lost(why))
+                command.wait(TOLD_SECONDS)
+        os._exit(1)
+
     try:
-        serve(rank, count, local, "env://", link)
+        serve(rank, count, local, "env://", link, lost=lost)
         return command.wait() if command is not None else 0
     finally:
         if command is not None and command.poll() is None:

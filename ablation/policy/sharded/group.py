@@ -22,13 +22,14 @@ from ablation.errors import ProcessesFailed
 from ablation.plan.footprint import TRAINER_PROCESS
 from ablation.policy.lasting import in_lasting_thread
 from ablation.policy.memory import TooSmall
-from ablation.policy.sharded.serve import END, FAILURE, LOG, PULSE_SECONDS, Answer, Loaded, Told, ToLoad, start
+from ablation.policy.sharded.serve import END, FAILURE, LOG, PULSE_SECONDS, Answer, Loaded, Lost, Told, ToLoad, start
 
 SILENT_SECONDS = 60.0
 """A process that shows no sign of life for so long is stopped or frozen, whatever it does: a thread of its own gives them."""
 START_SECONDS = 600.0
 """Before the first sign: Python and torch are imported, on a busy machine perhaps from a slow disk."""
 CLOSE_SECONDS = 5.0
+GOES_ON = "Nothing that was written is lost: the same command goes on from here."
 _DOING = {
     "self_test": "testing the model",
     "sample": "sampling",
@@ -101,6 +102,8 @@ class Asks:
                     raise self._failed(doing) from None
                 if isinstance(message, Answer):
                     return message
+                if isinstance(message, Lost):
+                    raise ProcessesFailed(f"{message.why} while {doing}; all of them end", hint=GOES_ON)
                 if isinstance(message, Told) and told is not None:
                     told(message.finished, message.tokens)
             elif ready:
@@ -238,8 +241,7 @@ class Group(Asks):
         self._end()
         return ProcessesFailed(
             f"process {rank} of {self.processes} (pid {pid}) {how} while {doing}; all of them were ended",
-            hint="Nothing that was written is lost: the same command goes on from here. What it printed is in "
-            f"{self.folder / LOG.format(rank)}.",
+            hint=f"{GOES_ON} What it printed is in {self.folder / LOG.format(rank)}.",
         )
 
     def close(self) -> None:

@@ -27,12 +27,14 @@ from ablation.errors import AblationError
 from ablation.plan.model import Plan
 from ablation.policy.lasting import signal_at_end_of
 from ablation.policy.sharded.agree import agree
+from ablation.policy.sharded.pulse import Pulses
 
 PULSE_SECONDS = 0.5
 WAKE_SECONDS = 5.0
 """So often the first process tells the others that there is nothing to do: nobody then waits for longer than a group allows."""
 GROUP_TIMEOUT = timedelta(minutes=30)
-"""A process that waits so long for another gives up. Whoever started them notices a silent one long before."""
+"""A process that waits so long for another gives up: each may take its time to read a large model. Whether the other lives at all
+is seen long before, by the runner that started them (`group`) or by each other (`pulse`)."""
 PROGRESS_SECONDS = 0.2
 LOG, FAILURE = "process-{}.txt", "failure-{}.json"
 """What each process prints, and what of it failed, in the folder of its group."""
@@ -72,6 +74,13 @@ class Told:
 
     finished: int
     tokens: int
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Instead of an answer: why there will be none."""
+
+    why: str
 
 
 @dataclass(frozen=True)
@@ -119,12 +128,14 @@ def serve(
     processes: int,
     device: int,
     store: str,
-    link: Connection | None,
+    link: Connection | Shared | None,
     fail: Callable[[BaseException], None] = give_up,
+    lost: Callable[[str], None] | None = None,
 ) -> None:
     """Join the group, load what is asked for and answer, until the end. `device`: the GPU, where there is one.
 
-    `store`: an `init_method` of `torch.distributed`. `link`: to whoever asks; the first process's alone. `fail` ends the process.
+    `store`: an `init_method` of `torch.distributed`. `link`: to whoever asks; the first process's alone. `fail` ends the process,
+    as does `lost`, if the processes are to watch each other.
     """
     import torch
     import torch.distributed as dist
@@ -137,7 +148,9 @@ def serve(
     if gpus:
         torch.cuda.set_device(device)
     own = {"device_id": torch.device("cuda", device)} if gpus else {}
-    dist.init_process_group(backend, init_method=store, rank=rank, world_size=processes, timeout=GROUP_TIMEOUT, **own)
+    meeting, _, _ = next(dist.rendezvous(store, rank, processes, timeout=GROUP_TIMEOUT))
+    dist.init_process_group(backend, store=meeting, rank=rank, world_size=processes, timeout=GROUP_TIMEOUT, **own)
+    pulses = None if lost is None else Pulses(dist.PrefixStore("pulse", meeting.clone()), rank, processes, lost)
     control = dist.new_group(backend="gloo", timeout=GROUP_TIMEOUT)
     mesh = init_device_mesh(kind, (processes,))
     policy = None
@@ -175,7 +188,21 @@ def serve(
         agree(answer.refused, control, fail)
         if link is not None:
             link.send(answer)
+    if pulses is not None:
+        pulses.over()
     dist.barrier(group=control)  # nobody leaves while another still reads from it
+
+
+class Shared:
+    """A link that threads may send over."""
+
+    def __init__(self, link: Connection) -> None:
+        self.recv, self.poll = link.recv, link.poll
+        self._link, self._lock = link, threading.Lock()
+
+    def send(self, message: Any) -> None:
+        with self._lock:
+            self._link.send(message)
 
 
 def _attempt(work: Callable[[], Any]) -> Answer:
@@ -186,7 +213,7 @@ def _attempt(work: Callable[[], Any]) -> Answer:
         return Answer(refused=error)
 
 
-def _next(link: Connection) -> Any:
+def _next(link: Connection | Shared) -> Any:
     """What is asked next; None if nothing was for a while; the end, too, if whoever asks is gone."""
     try:
         return link.recv() if link.poll(WAKE_SECONDS) else None
@@ -194,7 +221,7 @@ def _next(link: Connection) -> Any:
         return END
 
 
-def _progress(link: Connection) -> Callable[[int, int], None]:
+def _progress(link: Connection | Shared) -> Callable[[int, int], None]:
     told = 0.0
 
     def tell(finished: int, tokens: int) -> None:

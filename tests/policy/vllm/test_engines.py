@@ -217,7 +217,8 @@ def test_layers_split_over_two_processes_sample_what_is_trained_and_end_with_the
 
 
 def children(pid: int) -> list[int]:
-    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    found = [one for threads in Path(f"/proc/{pid}/task").glob("*/children") for one in threads.read_text().split()]
+    return [int(one) for one in found]
 
 
 def alive(pid: int) -> bool:

@@ -69,7 +69,8 @@ class Runner:
 
 
 def children(pid: int) -> list[int]:
-    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    found = [one for threads in Path(f"/proc/{pid}/task").glob("*/children") for one in threads.read_text().split()]
+    return [int(one) for one in found]
 
 
 def is_engine(pid: int) -> bool:
