@@ -86,6 +86,10 @@ class WorkerLost(IncompleteError):
     """Worker after worker of a cluster was lost at the same piece of work; it can be tried again."""
 
 
+class ClusterLost(IncompleteError):
+    """The cluster that did the work is gone; the run goes on from what is on disk, there or elsewhere."""
+
+
 class LabelMismatch(AblationError):
     """The verdict is another label than the one that `--expect` named."""
 

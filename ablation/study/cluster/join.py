@@ -35,6 +35,8 @@ class Cluster:
     """A cluster that this process has joined."""
 
     address: str
+    head: str
+    """HOST:PORT of its head."""
     nodes: list[Node]
     needs: Needs
     places: int
@@ -83,7 +85,7 @@ def joined(address: str, policy: Policy, machine: Machine, say: Callable[[str], 
     try:
         nodes = [Node.of(one) for one in ray.nodes() if one["Alive"]]
         needs = needs_of(policy, machine, nodes)
-        cluster = Cluster(address, nodes, needs, places(needs, nodes, policy))
+        cluster = Cluster(address, ray.get_runtime_context().gcs_address, nodes, needs, places(needs, nodes, policy))
         _check_versions([node for node in nodes if needs.places(node.cpus, node.gpus)])
         say(
             f"on {len(nodes)} machine{'s' if len(nodes) > 1 else ''} of a Ray cluster, {cluster.places} pieces of work at one "

@@ -21,6 +21,7 @@ from ablation.rollouts.journal_chain import SAMPLED
 from ablation.rollouts.outcomes import Outcomes
 from ablation.rollouts.store import finish_stage, part_info, stage_is_complete, stage_record
 from ablation.study.cluster.dispatch import Dispatch, Inputs, files_below
+from ablation.study.cluster.head import head_watched
 from ablation.study.cluster.join import Cluster, joined
 from ablation.study.cluster.messages import BATCHES, UPDATES, Content, Delivery, Order, Unit
 from ablation.study.cluster.turns import Turns
@@ -296,4 +297,5 @@ def open_cluster_study(
         study = ClusterStudy(locked, run, journal, reporter, machine, cluster)
         for deviation in study.deviations:
             reporter.say(f"note: {deviation.in_words()}")
-        yield study
+        with head_watched(cluster.head, study.turns.end):
+            yield study

@@ -22,6 +22,7 @@ class Turns:
         self._lock = threading.Lock()
         self._owner: int | None = None
         self.ended = False
+        self._why: BaseException | None = None
 
     @property
     def mine(self) -> bool:
@@ -53,8 +54,9 @@ class Turns:
             self._owner = threading.get_ident()
         self._go_on()
 
-    def end(self) -> None:
-        """Nobody goes further than to the next time that it asks for the turn."""
+    def end(self, why: BaseException | None = None) -> None:
+        """Nobody goes further than to the next time that it asks for the turn. `why` is raised then, whatever comes of it."""
+        self._why = self._why or why
         self.ended = True
 
     def together(self, tasks: Sequence[Callable[[], T]], cancel: Callable[[], None]) -> list[T]:
@@ -73,7 +75,7 @@ class Turns:
                 return self._results([pool.submit(begun, task) for task in tasks], cancel)
         finally:
             if outermost:  # all threads have ended, and the next ones may begin
-                self.ended = False
+                self.ended, self._why = False, None
 
     def _results(self, futures: Sequence[Future[T]], cancel: Callable[[], None]) -> list[T]:
         try:
@@ -82,14 +84,14 @@ class Turns:
         except Ended:  # by an error in another thread: what a task of these waits for, or what waits for these
             self._stop(cancel)
             wait(futures)
-            raise _failed(futures) or Ended from None
+            raise self._why or _failed(futures) or Ended from None
         except BaseException:
             self._stop(cancel)
             raise
         if _failed(futures) is not None:
             self._stop(cancel)
             wait(futures)  # the first that is done may have ended for another's error
-            failed = _failed(futures)
+            failed = self._why or _failed(futures)
             assert failed is not None
             raise failed
         return [future.result() for future in futures]

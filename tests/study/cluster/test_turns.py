@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
@@ -41,3 +42,18 @@ def test_of_two_arms_the_reason_is_told_and_not_that_the_other_ended():
 
     with pytest.raises(ValueError, match="the reason"):
         turns.together([waits, inner], lambda: None)
+
+
+def test_why_all_of_them_end_is_told_and_not_what_comes_of_it():
+    """As when a cluster's head is gone: the tasks wait in vain, and break when they are cancelled."""
+    turns, cancelled = Turns(), threading.Event()
+
+    def waits() -> None:
+        with turns.aside():
+            cancelled.wait(10)
+        raise ValueError("what comes of it")
+
+    threading.Timer(0.1, turns.end, [LookupError("the reason")]).start()
+    with pytest.raises(LookupError, match="the reason"):
+        turns.together([waits, lambda: turns.together([waits], cancelled.set)], cancelled.set)
+    assert turns.together([lambda: 1], lambda: None) == [1], "the next ones are not held to it"
