@@ -8,48 +8,20 @@ from pathlib import Path
 import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
-from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from transformers import LlamaConfig, Qwen3Config
 
-TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head"]
+from tests.small_models import TARGETS, small
+
 VOCABULARY = 48
 
 
 def llama(*, tied: bool = False, dtype: torch.dtype = torch.float32, seed: int = 0, hidden: int = 32, spread: float = 0.3):
-    torch.manual_seed(seed)
-    config = LlamaConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=hidden,
-        intermediate_size=2 * hidden,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=128,
-        tie_word_embeddings=tied,
-        bos_token_id=None,
-        eos_token_id=1,
-        pad_token_id=0,
-        initializer_range=spread,
-    )
-    return LlamaForCausalLM(config).eval().to(dtype)
+    fields = {"hidden_size": hidden, "intermediate_size": 2 * hidden, "tie_word_embeddings": tied, "initializer_range": spread}
+    return small(LlamaConfig, seed=seed, dtype=dtype, vocab_size=VOCABULARY, **fields)
 
 
 def qwen(*, dtype: torch.dtype = torch.float32):
-    torch.manual_seed(3)
-    config = Qwen3Config(
-        vocab_size=VOCABULARY,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=8,
-        max_position_embeddings=128,
-        tie_word_embeddings=False,
-        initializer_range=0.3,
-        eos_token_id=1,
-        pad_token_id=0,
-    )
-    return Qwen3ForCausalLM(config).eval().to(dtype)
+    return small(Qwen3Config, seed=3, dtype=dtype, vocab_size=VOCABULARY, head_dim=8)
 
 
 def save(model, folder: Path, *, shard: str | None = None) -> Path:

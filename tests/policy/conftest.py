@@ -6,31 +6,9 @@ import pytest
 import torch
 import yaml
 from peft import LoraConfig, get_peft_model
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from ablation.plan.model import Plan
-
-VOCABULARY, END, PAD = 40, 1, 0
-TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head"]
-
-
-def small_llama() -> LlamaForCausalLM:
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=128,
-        tie_word_embeddings=False,
-        bos_token_id=None,
-        eos_token_id=END,
-        pad_token_id=PAD,
-        initializer_range=0.3,  # logits far from uniform, so that a wrong position or mask shows
-    )
-    return LlamaForCausalLM(config).eval()
+from tests.small_models import END, PAD, TARGETS, small_llama
 
 
 @pytest.fixture(scope="session")

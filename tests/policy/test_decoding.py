@@ -5,8 +5,7 @@ from scipy.stats import chisquare
 
 from ablation.policy.base import SampleRequest
 from ablation.policy.decoding import Decoding, choose_tokens, prefill_mask, uniforms
-
-from .conftest import END
+from tests.small_models import END
 
 
 def decoding(**changes):

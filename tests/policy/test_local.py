@@ -12,8 +12,7 @@ from ablation.errors import IntegrityError, UsageError
 from ablation.files import DiskError, write_folder
 from ablation.policy.base import SampleRequest, ScoreRow, TrainRow
 from ablation.policy.local import LocalPolicy
-
-from .conftest import END, PAD
+from tests.small_models import END, PAD
 
 
 def rollouts(policy, count=6):

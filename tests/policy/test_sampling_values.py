@@ -11,8 +11,7 @@ import torch
 from ablation.policy.base import SampleRequest
 from ablation.policy.decoding import Decoding, decode
 from ablation.policy.local import LocalPolicy
-
-from .conftest import END, PAD
+from tests.small_models import END, PAD
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,13 @@
 import numpy as np
 import pytest
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, Qwen3Config, Qwen3ForCausalLM
+from transformers import GPT2Config, GPT2LMHeadModel, Qwen3Config
 
 from ablation.policy.attention import PACKED, can_pack
 from ablation.policy.base import ScoreRow
 from ablation.policy.packing import pack, pad
 from ablation.policy.scoring import hidden_states, mismatch, token_logprobs
-
-from .conftest import small_llama
+from tests.small_models import small, small_llama
 
 
 def small_gpt2():
@@ -18,18 +17,7 @@ def small_gpt2():
 
 
 def small_qwen3():
-    torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=40,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=16,
-        initializer_range=0.3,
-    )
-    return Qwen3ForCausalLM(config).eval()
+    return small(Qwen3Config, head_dim=16)
 
 
 def alone(model, prompt, tokens):

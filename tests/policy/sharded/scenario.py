@@ -17,13 +17,13 @@ import numpy as np
 import torch
 import yaml
 from peft import LoraConfig, get_peft_model
-from transformers import MistralConfig, MistralForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from transformers import MistralConfig, PreTrainedModel, Qwen3Config
 
 from ablation.plan.arms import Adam
 from ablation.plan.model import Plan
 from ablation.policy.base import SampleRequest, ScoreRow, TrainRow
 from ablation.policy.probes import weights_kept
-from tests.policy.conftest import END, PAD, TARGETS, VOCABULARY, small_llama
+from tests.small_models import END, PAD, TARGETS, VOCABULARY, small, small_llama
 
 ROOT = Path(__file__).parents[3]
 COUNTS = (1, 2, 4)
@@ -31,48 +31,24 @@ WITHOUT_HEAD = [target for target in TARGETS if target != "lm_head"]
 STEPS, RATE = 4, 0.01
 
 
-def small_qwen3_tied() -> Qwen3ForCausalLM:
-    torch.manual_seed(1)
-    return Qwen3ForCausalLM(
-        Qwen3Config(
-            vocab_size=VOCABULARY,
-            hidden_size=36,  # over four processes, as over two: 18, 9 rows of a weight
-            intermediate_size=50,  # 13, 13, 13 and 11 rows
-            num_hidden_layers=3,
-            num_attention_heads=3,
-            num_key_value_heads=1,
-            head_dim=12,
-            max_position_embeddings=128,
-            tie_word_embeddings=True,
-            bos_token_id=None,
-            eos_token_id=END,
-            pad_token_id=PAD,
-            initializer_range=0.2,
-        )
-    ).eval()
+def small_qwen3_tied() -> PreTrainedModel:
+    return small(
+        Qwen3Config,
+        seed=1,
+        hidden_size=36,  # over four processes, as over two: 18, 9 rows of a weight
+        intermediate_size=50,  # 13, 13, 13 and 11 rows
+        num_hidden_layers=3,
+        num_attention_heads=3,
+        num_key_value_heads=1,
+        head_dim=12,
+        tie_word_embeddings=True,
+        initializer_range=0.2,
+    )
 
 
-def small_mistral() -> MistralForCausalLM:
+def small_mistral() -> PreTrainedModel:
     """Its window is shorter than some rows, so nothing can be packed."""
-    torch.manual_seed(2)
-    return MistralForCausalLM(
-        MistralConfig(
-            vocab_size=VOCABULARY,
-            hidden_size=32,
-            intermediate_size=64,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            head_dim=8,
-            max_position_embeddings=128,
-            sliding_window=16,
-            tie_word_embeddings=False,
-            bos_token_id=None,
-            eos_token_id=END,
-            pad_token_id=PAD,
-            initializer_range=0.3,
-        )
-    ).eval()
+    return small(MistralConfig, seed=2, head_dim=8, sliding_window=16)
 
 
 MODELS = {"llama": (small_llama, TARGETS), "qwen3": (small_qwen3_tied, WITHOUT_HEAD), "mistral": (small_mistral, TARGETS)}

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from ablation.policy.local import LocalPolicy
-from tests.policy.conftest import VOCABULARY
+from tests.small_models import VOCABULARY
 
 from .conftest import seen_by
 from .scenario import CASES, COUNTS, RATE, STEPS, Case, arguments, make_rows
