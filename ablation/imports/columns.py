@@ -176,7 +176,7 @@ COLUMNS: dict[str, Callable[[Any], str | None]] = {
     "completion": _completion,
     "thinking": _text,
     "answer": _text,
-    "logprobs": _floats("raw logprobs in nats, none above 0", lambda one: -LARGEST <= one <= 1e-6),
+    "logprobs": _floats("raw logprobs in nats, none above 0 or below -1e30", lambda one: -1e30 <= one <= 1e-6),
     "top_entropy": _floats("from 0 on", lambda one: 0 <= one <= LARGEST),
     "top_mass": _floats("from 0 to 1", lambda one: 0 <= one <= 1 + 1e-6),
     "prompt_token_ids": _ids,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -164,6 +165,7 @@ def _rollout(row: Row, item: Item, wanted: Wanted, number: int) -> Rollout:
             raise row.error(f"{name}: has {len(row.get(name))} numbers for {len(ids)} tokens")
     if "top_entropy" in row and "top_mass" not in row:
         raise row.error("top_mass: is missing", "It goes with top_entropy: the probability that those tokens hold.")
+    _check_entropy(row, wanted.plan.sampling.top_logprobs)
     sha256, length = _prompt(row)
     return Rollout(
         family=family,
@@ -187,6 +189,16 @@ def _rollout(row: Row, item: Item, wanted: Wanted, number: int) -> Rollout:
         answer_text=answer,
         stop_id=ids[-1] if finish == "stop" else None,
     )
+
+
+def _check_entropy(row: Row, top: int) -> None:
+    """The entropy of `top` renormalized probabilities is at most ln(top); a larger one is of more tokens than these."""
+    highest = max(row.get("top_entropy") or [0.0])
+    if highest > math.log(top) + 1e-4:
+        raise row.error(
+            f"top_entropy: found {highest:g}; that of {top} tokens is at most ln({top}) = {math.log(top):.4g}",
+            f"It is of the {top} most likely tokens, their probabilities divided by their sum (sampling.top_logprobs).",
+        )
 
 
 def _prompt(row: Row) -> tuple[str, int]:

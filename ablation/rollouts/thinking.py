@@ -93,7 +93,7 @@ def _means(values: np.ndarray, start: np.ndarray, counts: np.ndarray) -> np.ndar
     edges = np.stack([start, start + counts], axis=1).ravel() - start[0]
     inside = values[start[0] : start[-1] + counts[-1]]
     guesses = np.zeros(len(edges) - 1)
-    with np.errstate(invalid="ignore"):  # infinities: what is not finite stays so
+    with np.errstate(invalid="ignore", over="ignore"):  # infinities: what is not finite stays so
         guesses[::2] = guess = np.add.reduceat(inside, edges[:-1])[::2] / counts
         lost = np.add.reduceat(inside - np.repeat(guesses, np.diff(edges)), edges[:-1])[::2] / counts
     return np.where(np.isfinite(guess), guess + lost, guess)

@@ -56,6 +56,8 @@ def row_without(*names):
         (row_with(logprobs=[-0.5]), "logprobs: has 1 numbers for 15 tokens"),
         (row_with(logprobs=[0.5] * 15), "logprobs: found .*; it must be a list of numbers, raw logprobs in nats, none above 0"),
         (row_with(logprobs=[float("nan")] * 15), "logprobs: found .* none above 0"),
+        (row_with(logprobs=[-1e31] * 15), "logprobs: found .* none above 0 or below -1e30"),
+        (row_with(top_entropy=[3.1] * 15, top_mass=[0.9] * 15), r"top_entropy: found 3\.1; that of 20 tokens is at most ln\(20\) = 2\.996"),
         (row_with(top_mass=[1.5] * 15), "top_mass: found .*; it must be a list of numbers, from 0 to 1"),
         (row_without("seed"), "seed: is missing; 23 of 24 rows have it"),
         (row_without("logprobs"), "logprobs: is missing; 23 of 24 rows have it"),
