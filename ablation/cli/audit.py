@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ablation.cli.complete import arms, families
 from ablation.cli.default_command import DefaultCommand
 from ablation.cli.fit import echo
+from ablation.cli.machine_options import Backend
 from ablation.cli.pointer import HELP as AT_HELP
 from ablation.cli.pointer import print_at
 
@@ -36,6 +37,7 @@ def check(
     plan: Annotated[
         Path | None, typer.Option("--plan", help="The locked plan. Without it and RUN: the only locked one in plans/.")
     ] = None,
+    policy: Backend = None,
     regrade: Annotated[bool, typer.Option("--regrade", help="Ask slow graders, too, whatever grades are stored.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
@@ -47,7 +49,7 @@ def check(
     from ablation.cli.run_folder import refuse_special_files
     from ablation.report.audit_run_page import page
 
-    root, beside = _which(run, plan)
+    root, beside = _which(run, plan, policy)
     refuse_special_files(root)
     found = audit_run(root, plan=beside, regrade=regrade)
     if as_json:
@@ -58,24 +60,36 @@ def check(
     raise typer.Exit(found.exit_code)
 
 
-def _which(run: Path | None, plan: Path | None) -> tuple[Path, Path | None]:
+def _which(run: Path | None, plan: Path | None, policy: str | None) -> tuple[Path, Path | None]:
     """(the run folder, the plan beside it; None if the folder is judged by its own copy). The plan is not read here: whatever is
     wrong with it is for the audit to say."""
     from ablation.errors import IncompleteError, UsageError
     from ablation.plan.choose import choose_plan
     from ablation.plan.lock import read_lock
+    from ablation.rollouts.folder import RunFolder
+    from ablation.study.chosen import choose_backend, folder_of_backend, refuse_other_backend
 
     if run is not None and not run.is_dir():
         raise UsageError(f"{run}: there is no such run folder", hint="Run folders are at runs/NAME.")
-    if run is not None and plan is None:
-        return run, None
-    path = choose_plan(plan)
-    if run is None:
-        folder = path.parent.parent if path.resolve().parent.name == "plans" else path.parent
-        run = folder / "runs" / str(read_lock(path).content["plan"]["name"])
-        if not run.is_dir():
-            raise IncompleteError(f"{run}: there is no run of {path} yet", hint="`ablation run --all` makes one.")
+    path = RunFolder(run).plan if run is not None and plan is None else choose_plan(plan)
+    if run is not None:
+        if policy is not None:
+            allowed = _backends(read_lock(path).content["plan"])
+            refuse_other_backend(allowed, run, str(choose_backend(allowed, path, policy)))
+        return run, None if plan is None else path
+    locked = read_lock(path).content["plan"]
+    allowed = _backends(locked)
+    folder = path.parent.parent if path.resolve().parent.name == "plans" else path.parent
+    run = folder_of_backend(folder / "runs" / str(locked["name"]), allowed, choose_backend(allowed, path, policy))
+    if not run.is_dir():
+        raise IncompleteError(f"{run}: there is no run of {path} yet", hint="`ablation run --all` makes one.")
     return run, path
+
+
+def _backends(locked: dict[str, Any]) -> list[str]:
+    """Of a plan as a lock has it."""
+    policy = locked.get("policy") or {}
+    return [str(policy.get("backend", "local")), *map(str, policy.get("also") or ())]
 
 
 @app.command()
@@ -84,6 +98,7 @@ def weights(
     run: Annotated[
         Path | None, typer.Option("--run", help="The run folder; alone it is audited by its own copy of the plan.")
     ] = None,
+    policy: Backend = None,
     arm: Annotated[
         list[str] | None, typer.Option("--arm", metavar="ARM", help="Only this arm; may be given again.", autocompletion=arms)
     ] = None,
@@ -107,7 +122,7 @@ def weights(
     from ablation.report.audit_tables import audit_content, audit_page
     from ablation.training.run_audit import audit_run
 
-    locked, root, options = find_run(plan, run)
+    locked, root, options = find_run(plan, run, policy)
     families, arms = _chosen("family", family, locked.plan.families), _chosen("arm", arm, locked.plan.arms)
     found = audit_run(root, locked, families=families, arms=arms, recompute=recompute)
     if not found.updates and not found.outside:

@@ -8,6 +8,7 @@ import typer
 
 from ablation.cli.blind_rate import import_ratings, judge, rate
 from ablation.cli.blind_run import JSON, KEY, PLAN, RUN, SET, SUBJECT, find_comparison, print_json
+from ablation.cli.machine_options import Backend
 from ablation.cli.say import say
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def pairs(
     name: SET = "held-out",
     plan: PLAN = None,
     run: RUN = None,
+    policy: Backend = None,
     key: KEY = None,
     as_json: JSON = False,
 ) -> None:
@@ -37,7 +39,7 @@ def pairs(
     from ablation.files import remove_partial
     from ablation.report.blind_page import blind_page
 
-    found = find_comparison(name, subject, plan, run)
+    found = find_comparison(name, subject, plan, run, policy)
     with found.journal(check=True) as journal:
         remove_partial(found.folder.root)
         sealed = seal(found.folder, found.locked, key, blind_page, journal.events, journal.append)
@@ -58,7 +60,13 @@ def pairs(
 
 @app.command()
 def check(
-    subject: SUBJECT, name: SET = "held-out", plan: PLAN = None, run: RUN = None, key: KEY = None, as_json: JSON = False
+    subject: SUBJECT,
+    name: SET = "held-out",
+    plan: PLAN = None,
+    run: RUN = None,
+    policy: Backend = None,
+    key: KEY = None,
+    as_json: JSON = False,
 ) -> None:
     """Look again for anything that tells a rater whose an answer is: ids, names, order, lengths, texts known from
     an opened read of the same set, times.
@@ -71,7 +79,7 @@ def check(
     from ablation.blind.leaks import LEAK, leaks
     from ablation.errors import ExitCode
 
-    found = find_comparison(name, subject, plan, run)
+    found = find_comparison(name, subject, plan, run, policy)
     state, folder = found.state(check=True), found.folder
     place = folder.key if folder.key.is_file() else None
     if place is None and (key is not None or found.locked.path.resolve() != folder.run.plan.resolve()):
@@ -89,9 +97,16 @@ def check(
 
 
 @app.command()
-def status(subject: SUBJECT, name: SET = "held-out", plan: PLAN = None, run: RUN = None, as_json: JSON = False) -> None:
+def status(
+    subject: SUBJECT,
+    name: SET = "held-out",
+    plan: PLAN = None,
+    run: RUN = None,
+    policy: Backend = None,
+    as_json: JSON = False,
+) -> None:
     """Say how far the ratings are; nothing of what they say while the key is sealed."""
-    found = find_comparison(name, subject, plan, run)
+    found = find_comparison(name, subject, plan, run, policy)
     state = found.state(check=True)
     content = _status(state)
     if as_json:
@@ -108,7 +123,13 @@ def status(subject: SUBJECT, name: SET = "held-out", plan: PLAN = None, run: RUN
 
 @app.command()
 def unseal(
-    subject: SUBJECT, name: SET = "held-out", plan: PLAN = None, run: RUN = None, key: KEY = None, as_json: JSON = False
+    subject: SUBJECT,
+    name: SET = "held-out",
+    plan: PLAN = None,
+    run: RUN = None,
+    policy: Backend = None,
+    key: KEY = None,
+    as_json: JSON = False,
 ) -> None:
     """Open the key when every rating is in, and say what they come to. No rating is taken after that.
 
@@ -119,7 +140,7 @@ def unseal(
     from ablation.blind.tally import UNDECIDED
     from ablation.errors import ExitCode
 
-    found = find_comparison(name, subject, plan, run)
+    found = find_comparison(name, subject, plan, run, policy)
     found.state(check=True)
     with found.journal(check=True) as journal:
         from ablation.blind.state import read_state

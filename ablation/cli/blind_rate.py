@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ablation.cli.blind_run import JSON, PLAN, RATER, RUN, SET, SUBJECT, find_comparison, print_json
+from ablation.cli.machine_options import Backend
 from ablation.cli.say import say
 
 if TYPE_CHECKING:
@@ -20,7 +21,13 @@ YES_NO = {"y": True, "yes": True, "n": False, "no": False}
 
 
 def rate(
-    subject: SUBJECT, rater: RATER, name: SET = "held-out", plan: PLAN = None, run: RUN = None, as_json: JSON = False
+    subject: SUBJECT,
+    rater: RATER,
+    name: SET = "held-out",
+    plan: PLAN = None,
+    run: RUN = None,
+    policy: Backend = None,
+    as_json: JSON = False,
 ) -> None:
     """Show what is not rated yet, one after the other, and ask the questions. Every rating is kept at once.
 
@@ -31,7 +38,7 @@ def rate(
     from ablation.blind.ratings import PERSON, Reply, check_open, check_way
     from ablation.errors import UsageError
 
-    found = find_comparison(name, subject, plan, run)
+    found = find_comparison(name, subject, plan, run, policy)
     state = found.state(check=True)
     check_open(found.folder, rater, state.settings.raters, [] if state.unsealed is None else [state.unsealed], state.left)
     check_rater_is_blind(found.folder, state.batch, rater, state.ratings, found.events())
@@ -69,6 +76,7 @@ def import_ratings(
     ] = None,
     plan: PLAN = None,
     run: RUN = None,
+    policy: Backend = None,
     as_json: JSON = False,
 ) -> None:
     """Take the ratings of a JSON file, all of them or none. Exit 6: the rater has not rated everything yet."""
@@ -77,7 +85,7 @@ def import_ratings(
     from ablation.blind.ratings import FILE, Ratings, check_open, check_way
 
     name, file = _set_and_file(what, option)
-    found = find_comparison(name, subject, plan, run)
+    found = find_comparison(name, subject, plan, run, policy)
     state = found.state(check=True)
     check_open(found.folder, rater, state.settings.raters, [] if state.unsealed is None else [state.unsealed], state.left)
     check_rater_is_blind(found.folder, state.batch, rater, state.ratings, found.events())
@@ -103,6 +111,7 @@ def judge(
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds to wait for one whole reply.")] = 600.0,
     plan: PLAN = None,
     run: RUN = None,
+    policy: Backend = None,
     as_json: JSON = False,
 ) -> None:
     """Ask a judge model. A reply that cannot be read is asked for again as the plan says, kept, and never a pass.
@@ -112,7 +121,7 @@ def judge(
     from ablation.blind.judge import Judge, ask
     from ablation.blind.ratings import JUDGE, check_open, check_way
 
-    found = find_comparison(name, subject, plan, run)
+    found = find_comparison(name, subject, plan, run, policy)
     state = found.state(check=True)
     check_open(found.folder, rater, state.settings.raters, [] if state.unsealed is None else [state.unsealed], state.left)
     asked = Judge(base_url, model, temperature, top_p, max_tokens, timeout)

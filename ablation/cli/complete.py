@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -43,12 +44,16 @@ def _plan_file(ctx: typer.Context) -> Path:
 
 
 def _root(ctx: typer.Context) -> Path:
-    """The run folder, as `study.workspace.run_root` has it."""
+    """The run folder, as `study.run_folder.chosen_root` has it."""
     if run := ctx.params.get("run") or ctx.params.get("run_folder"):
         return Path(run)
-    path = _plan_file(ctx).resolve()
+    from ablation.study.chosen import VARIABLE, folder_of_backend
+
+    path, tree = _plan_file(ctx).resolve(), _tree(ctx)
     folder = path.parent.parent if path.parent.name == "plans" else path.parent
-    return folder / "runs" / str(_tree(ctx)["name"])
+    own = (tree.get("policy") or {}).get("backend", "local")
+    backend = ctx.params.get("policy") or os.environ.get(VARIABLE) or None
+    return folder_of_backend(folder / "runs" / str(tree["name"]), [own], backend)
 
 
 @_quietly

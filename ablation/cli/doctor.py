@@ -38,7 +38,7 @@ def doctor(
 
     path = choose_plan(plan)
     loaded = checked_plan(path)
-    chosen = on_backend(loaded.plan, choose_backend(loaded.plan, path, policy) or loaded.plan.policy.backend)
+    chosen = on_backend(loaded.plan, choose_backend(loaded.plan.policy.backends, path, policy) or loaded.plan.policy.backend)
     machine = this_machine(chosen.policy, turns, server, server_folder, processes)
     lacking = missing_resources(loaded)
     if lacking:

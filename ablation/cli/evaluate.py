@@ -48,29 +48,27 @@ def evaluate(
     from ablation.cli.progress import make_reporter
     from ablation.cli.run import goes_on_with, need_local_extra
     from ablation.errors import UsageError
-    from ablation.plan.choose import choose_plan, command_options
+    from ablation.plan.choose import choose_plan, command_options, machine_options
     from ablation.plan.deviations import deviations_path, read_deviations
     from ablation.plan.model import START
     from ablation.rollouts.comparisons import in_words
     from ablation.study.chosen import chosen_run
     from ablation.study.evaluate_sets import find_set
     from ablation.study.machine import this_machine
-    from ablation.study.run_folder import run_root
     from ablation.study.workspace import gate
 
     if reference != START:
         raise UsageError(f"--reference: found `{reference}`; every model is compared with the `{START}`")
-    locked, root = chosen_run(gate(choose_plan(plan)), policy, run_folder)
-    if root != run_root(locked, None):
-        run_folder = root  # printed commands need it
+    locked, root, named = chosen_run(gate(choose_plan(plan)), policy, run_folder)
     machine = this_machine(locked.plan.policy, turns, server, server_folder, processes)
     find_set(locked, set_name)
     need_local_extra(locked.plan.policy.backend)
     from ablation.study.evaluate import evaluate as compare
     from ablation.study.next_steps import next_command
 
-    options = command_options(locked.path, run_folder)
+    options = command_options(locked.path, run_folder, named)
     this = f"{set_name} --subject {subject}" + (f" --reuse-reference {reuse}" if reuse else "")
+    this += machine_options(machine.record())
     started = time.monotonic()
     with goes_on_with(f"ablation evaluate {this}{options}"), make_reporter() as reporter:
         found = compare(locked, root, reporter, set_name, subject, reuse, machine)

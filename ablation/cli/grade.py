@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ablation.cli.complete import arms_of_run
+from ablation.cli.machine_options import Backend
 from ablation.cli.say import say
 from ablation.rollouts.folder import START
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 def grade(
     plan: Path = typer.Option(None, "--plan", help="The locked plan. Left out: the only locked one in plans/."),
     run: Path = typer.Option(None, "--run", help="The run folder; alone it is graded by its own copy of the plan."),
+    policy: Backend = None,
     arm: list[str] = typer.Option(
         None, "--arm", help="Only this arm (`start`: sweeps and references); may be repeated.", autocompletion=arms_of_run
     ),
@@ -48,7 +50,7 @@ def grade(
     from ablation.study.journal import Journal
     from ablation.study.runlock import exclusive
 
-    locked, root, _ = find_run(plan, run)
+    locked, root, _ = find_run(plan, run, policy)
     if not root.is_dir():
         raise UsageError(f"{root}: there is no such run folder")
     folder = RunFolder(root)

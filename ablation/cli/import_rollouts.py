@@ -8,6 +8,7 @@ from pathlib import Path
 import typer
 
 from ablation.cli.complete import arms, families
+from ablation.cli.machine_options import Backend
 from ablation.cli.say import say
 
 
@@ -21,6 +22,7 @@ def import_rollouts(
     update: int = typer.Option(None, "--update", help="Which update, with --stage update."),
     plan: Path = typer.Option(None, "--plan", help="The locked plan. Left out: the only locked one in plans/."),
     run: Path = typer.Option(None, "--run", help="The run folder. Left out: runs/NAME."),
+    policy: Backend = None,
     tokenizer: Path = typer.Option(
         None, "--tokenizer", help="A folder with the model's tokenizer.json. Left out: the plan's model."
     ),
@@ -43,7 +45,7 @@ def import_rollouts(
     from ablation.imports.stage import grade_imported, import_stage, make_request, wanted_lines
     from ablation.plan.choose import choose_plan, command_options
     from ablation.plan.lock import verify_lock
-    from ablation.study.workspace import run_root
+    from ablation.study.run_folder import chosen_root
 
     if listed == bool(files):
         raise UsageError("name the files to import" if not files else "--list imports nothing, so it takes no files")
@@ -51,7 +53,7 @@ def import_rollouts(
         if not path.is_file():
             raise UsageError(f"{path}: there is no such file")
     locked = verify_lock(choose_plan(plan))
-    root = run_root(locked, run)
+    root, named = chosen_root(locked, policy, run)
     said = {"files": files or [], "tokenizer": tokenizer, "ids": ids, "effort": effort, "opens": opens, "by_count": by_count}
     request = make_request(locked, stage, arm, family, update, **said)
     if listed:
@@ -60,7 +62,7 @@ def import_rollouts(
         return
     done = import_stage(locked, root, request)
     problems = grade_imported(locked, root, done.folder)
-    options = command_options(locked.path, run)
+    options = command_options(locked.path, run, named)
     following = f"ablation grade{options}" if problems else f"ablation status{options}"
     if as_json:
         content = {"stage": str(done.folder), "rollouts": done.rollouts, "tokens": done.tokens, "engine": done.info.engine}

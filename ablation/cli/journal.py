@@ -7,6 +7,8 @@ from pathlib import Path
 
 import typer
 
+from ablation.cli.machine_options import Backend
+
 app = typer.Typer(no_args_is_help=True, help="The record of when a run did what.")
 
 
@@ -19,6 +21,7 @@ def _group() -> None:
 def head(
     plan: Path = typer.Option(None, "--plan", help="The locked plan. Left out: the only locked one in plans/."),
     run_folder: Path = typer.Option(None, "--run", help="The run folder. Left out: runs/NAME."),
+    policy: Backend = None,
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
     """Check a run's journal and print its head, LENGTH:SHA256.
@@ -29,11 +32,11 @@ def head(
     from ablation.plan.lock import verify_lock
     from ablation.rollouts.folder import RunFolder
     from ablation.rollouts.journal_chain import check_journal
-    from ablation.study.workspace import run_root
+    from ablation.study.run_folder import chosen_root
 
     path = RunFolder(run_folder).plan if plan is None and run_folder is not None else choose_plan(plan)
     locked = verify_lock(path)
-    root = run_folder if run_folder is not None else run_root(locked, None)
+    root, _ = chosen_root(locked, policy, run_folder)
     state = check_journal(root, locked.digest)
     for note in state.notes:
         typer.echo(note, err=True)

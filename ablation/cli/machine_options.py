@@ -1,4 +1,4 @@
-"""The options of commands that load a model: what of this machine the plan leaves open."""
+"""Options that commands share: which of a plan's runs it is and, where a model is loaded, what of a machine plans leave open."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ Backend = Annotated[
     typer.Option(
         "--policy",
         metavar="BACKEND",
-        help="Which of the plan's `policy.backend` and `policy.also` samples and trains. Else ABLATION_POLICY, else the first.",
+        help="Which of the plan's `policy.backend` and `policy.also` it is the run of; another than the first has the folder "
+        "runs/NAME-BACKEND. Else ABLATION_POLICY, else the first.",
     ),
 ]
 Turns = Annotated[

@@ -11,6 +11,7 @@ import typer
 from ablation.cli.complete import families, subjects
 from ablation.cli.default_command import DefaultCommand
 from ablation.cli.fit import echo
+from ablation.cli.machine_options import Backend
 
 if TYPE_CHECKING:
     from ablation.merge.source import Source
@@ -41,6 +42,7 @@ def merge(
     ] = None,
     plan: Annotated[Path | None, typer.Option("--plan", help="The locked plan. Left out: the only locked one in plans/.")] = None,
     run: Annotated[Path | None, typer.Option("--run", help="The run folder. Left out: runs/NAME.")] = None,
+    policy: Backend = None,
     to: Annotated[
         Path | None, typer.Option("--to", metavar="FOLDER", help="Where to. Left out: merged/NAME-ARM@UPDATES beside runs/.")
     ] = None,
@@ -60,7 +62,7 @@ def merge(
     from ablation.errors import UsageError
     from ablation.plan.choose import command_options
 
-    locked, root, _ = find_run(plan, run)
+    locked, root, _ = find_run(plan, run, policy)
     need_local_extra()
     from ablation.merge.run import CARD, ENGINES, MergeRefused, Settings
     from ablation.merge.run import merge as make
@@ -70,13 +72,13 @@ def merge(
     if engine not in ENGINES:
         raise UsageError(f"--engine: found `{engine}`; it is one of {', '.join(ENGINES)}")
     source = find_source(locked, root, subject, family)
-    facts = _facts(source, plan, run, root)
+    facts = _facts(source, plan, run, policy, root)
 
     def card(made: dict[str, Any]) -> str:
         return model_card(Facts(record=made, **facts))
 
     target = to if to is not None else default_folder(root, source.family, source.name, locked.plan.main_family)
-    again = f"ablation merge {subject}{command_options(locked.path, run)}"
+    again = f"ablation merge {subject}{command_options(locked.path, run, policy)}"
     try:
         with goes_on_with(again):
             record = make(source, Settings(target, texts, seed, longest, engine), _say, card)
@@ -101,6 +103,7 @@ def check(
     model: Annotated[Path, typer.Argument(metavar="FOLDER", help="A model folder, or a .gguf file.")],
     plan: Annotated[Path | None, typer.Option("--plan", help="The locked plan. Left out: the only locked one in plans/.")] = None,
     run: Annotated[Path | None, typer.Option("--run", help="The run folder. Left out: runs/NAME.")] = None,
+    policy: Backend = None,
     beside: Annotated[
         Path | None,
         typer.Option("--beside", metavar="FOLDER", help="A model that is whole: the merged one that this was made of."),
@@ -118,7 +121,7 @@ def check(
     from ablation.cli.run_folder import find_run
     from ablation.errors import ExitCode, UsageError
 
-    locked, root, _ = find_run(plan, run)
+    locked, root, _ = find_run(plan, run, policy)
     need_local_extra()
     from ablation.merge.breakage import failed_in_words
     from ablation.merge.check import check_model, find_model
@@ -164,7 +167,7 @@ def _say(text: str) -> None:
     say(text, err=True)
 
 
-def _facts(source: Source, plan: Path | None, run: Path | None, root: Path) -> dict[str, Any]:
+def _facts(source: Source, plan: Path | None, run: Path | None, policy: str | None, root: Path) -> dict[str, Any]:
     """What the card says beside the merge: the verdict, proofs, journal and training data. Raises `IntegrityError`."""
     from collections import Counter
 
@@ -176,7 +179,7 @@ def _facts(source: Source, plan: Path | None, run: Path | None, root: Path) -> d
     verdict, why = None, f"{root.name}: nothing has run"
     if root.is_dir():
         try:
-            verdict = judge_folder(plan, run, False)[0]
+            verdict = judge_folder(plan, run, policy, regrade=False)[0]
         except IncompleteError as error:
             why = error.message
     proved = prove(source.locked, root if root.is_dir() else None, None, None, None)

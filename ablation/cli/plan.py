@@ -13,6 +13,7 @@ import typer
 
 from ablation.cli import plan_proofs
 from ablation.cli.fit import echo
+from ablation.cli.machine_options import Backend
 from ablation.cli.plan_power import limits_between, luck_before_lock, power
 from ablation.cli.plan_review import review
 
@@ -250,6 +251,7 @@ def _note_limits(loaded: LoadedPlan) -> list[str]:
 def verify(
     file: Annotated[Path | None, typer.Argument(metavar="[PLAN]", help="By default the only locked plan in plans/.")] = None,
     run: Annotated[Path | None, typer.Option("--run", help="The run folder, with the journal. Left out: runs/NAME.")] = None,
+    policy: Backend = None,
     journal_head: Annotated[
         str | None, typer.Option(metavar="LENGTH:SHA256", help="What `ablation journal head` printed: finds a cut since then.")
     ] = None,
@@ -269,7 +271,7 @@ def verify(
 
     path = choose_plan(file)
     locked = verify_lock(path, resources=True)
-    proved = plan_proofs.prove(locked, run, journal_head, allowed_signers, tsa_ca)
+    proved = plan_proofs.prove(locked, run, journal_head, allowed_signers, tsa_ca, policy)
     missing = missing_resources(locked)
     for line in locked.warnings:
         _note(f"warning: {line}")

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ablation.cli.machine_options import Backend
+
 if TYPE_CHECKING:
     from ablation.plan.deviations import Deviation
     from ablation.plan.load import LoadedPlan
@@ -41,6 +43,7 @@ def deviate(
         ),
     ] = None,
     run: RunFolderOption = None,
+    policy: Backend = None,
     as_json: Json = False,
 ) -> None:
     """Write down a deviation from a locked plan, for good. Every label that is computed later shows it.
@@ -52,10 +55,10 @@ def deviate(
     from ablation.plan.lock import verify_lock
     from ablation.rollouts.journal_chain import check_journal
     from ablation.rollouts.seen import check_lock_copy, check_seen, deviations_of_run
-    from ablation.study.workspace import run_root
+    from ablation.study.run_folder import chosen_root
 
     locked = verify_lock(file)
-    root = run_root(locked, run)
+    root, _ = chosen_root(locked, policy, run)
     check_lock_copy(root, locked)
     state = check_journal(root, locked.digest)
     deviations_of_run(root, locked, state)
@@ -161,7 +164,12 @@ class Proved:
 
 
 def prove(
-    locked: LockedPlan, run: Path | None, journal_head: str | None, allowed_signers: Path | None, tsa_ca: Path | None
+    locked: LockedPlan,
+    run: Path | None,
+    journal_head: str | None,
+    allowed_signers: Path | None,
+    tsa_ca: Path | None,
+    policy: str | None = None,
 ) -> Proved:
     """Check every proof beside the lock, the run's journal and the deviations.
 
@@ -175,9 +183,9 @@ def prove(
     from ablation.plan.timestamp import check_timestamp
     from ablation.rollouts.journal_chain import check_journal
     from ablation.rollouts.seen import check_lock_copy, deviations_of_run
-    from ablation.study.workspace import run_root
+    from ablation.study.run_folder import chosen_root
 
-    root = run_root(locked, _run_beside(locked.path) if run is None else run)
+    root, _ = chosen_root(locked, policy, _run_beside(locked.path) if run is None else run)
     if run is not None and not run.is_dir():
         raise UsageError(f"{run}: there is no such run folder")
     check_lock_copy(root, locked)

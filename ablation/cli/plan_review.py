@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ablation.cli.machine_options import Backend
 from ablation.cli.plan_power import short_power
 from ablation.cli.plan_proofs import prove
 
@@ -21,6 +22,7 @@ def review(
         Path | None, typer.Option("--html", metavar="FILE", help="Write the page to FILE, which needs no other.")
     ] = None,
     run: Annotated[Path | None, typer.Option("--run", help="The run folder. Left out: runs/NAME.")] = None,
+    policy: Backend = None,
     allowed_signers: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Whose SSH signatures count (`man ssh-keygen`, ALLOWED SIGNERS).")
     ] = None,
@@ -39,7 +41,7 @@ def review(
 
     loaded = load_plan(file)
     lock = state_of_lock(file)
-    proved = _proved(loaded, lock, run, allowed_signers, tsa_ca)
+    proved = _proved(loaded, lock, run, policy, allowed_signers, tsa_ca)
     content = reviewed(loaded, plan_summary(loaded, lock), short_power(loaded), proved)
     if html is not None:
         from ablation.report.plan_review_html import review_html
@@ -59,7 +61,12 @@ def review(
 
 
 def _proved(
-    loaded: LoadedPlan, lock: dict[str, Any], run: Path | None, allowed_signers: Path | None, tsa_ca: Path | None
+    loaded: LoadedPlan,
+    lock: dict[str, Any],
+    run: Path | None,
+    policy: str | None,
+    allowed_signers: Path | None,
+    tsa_ca: Path | None,
 ) -> dict[str, Any]:
     """Proofs, journal and deviations of a locked plan; what contradicts the lock is told, not raised."""
     from ablation.errors import IntegrityError
@@ -69,7 +76,7 @@ def _proved(
     if lock["state"] == "not locked":
         return none
     try:
-        found = prove(verify_lock(loaded.path, resources=True), run, None, allowed_signers, tsa_ca)
+        found = prove(verify_lock(loaded.path, resources=True), run, None, allowed_signers, tsa_ca, policy)
     except IntegrityError as error:
         return none | {"refused": "\n".join(error.lines())}
     content = found.as_json()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ablation.cli.machine_options import Backend
 from ablation.cli.pointer import HELP as AT_HELP
 from ablation.cli.pointer import print_at
 
@@ -25,6 +26,7 @@ def report(
     plan: Annotated[
         Path | None, typer.Option("--plan", help="The locked plan. Left out: RUN's own copy, or the only locked one in plans/.")
     ] = None,
+    policy: Backend = None,
     measures: Annotated[
         Path | None, typer.Option("--measures", metavar="FILE", help="A report of reported figures, without rollouts.")
     ] = None,
@@ -44,8 +46,8 @@ def report(
     from ablation.errors import ExitCode, UsageError
     from ablation.report.post.draw import PACKAGE, Drawer, can_draw
 
-    if measures is not None and run is not None:
-        raise UsageError("--measures reports on figures and RUN on a run folder; say one of them")
+    if measures is not None and (run is not None or policy is not None):
+        raise UsageError("--measures reports on figures, and RUN or --policy on a run folder; say one of them")
     if measures is not None and out is None and not at:
         raise UsageError("--measures has no run folder to write into", hint="Name a folder with --out.")
     drawn = not (no_figures or at) and can_draw()
@@ -57,7 +59,7 @@ def report(
         if measures is not None:
             study, locked, wrong = _of_figures(measures, plan)
         else:
-            study, locked, wrong = _of_run(run, plan, allowed_signers, tsa_ca)
+            study, locked, wrong = _of_run(run, plan, policy, allowed_signers, tsa_ca)
         if at:
             print_at(study.data(), at)
             return
@@ -82,7 +84,7 @@ def report(
 
 
 def _of_run(
-    run: Path | None, plan: Path | None, allowed_signers: Path | None, tsa_ca: Path | None
+    run: Path | None, plan: Path | None, policy: str | None, allowed_signers: Path | None, tsa_ca: Path | None
 ) -> tuple[Study, LockedPlan, list[str]]:
     """(what the report is made of, the plan, what should not be)."""
     from ablation.cli.plan_power import short_power
@@ -94,7 +96,7 @@ def _of_run(
     from ablation.rollouts.journal_chain import check_journal
     from ablation.verdict.stored import check_stored
 
-    found, locked, root, _ = judge_folder(plan, run, regrade=False)
+    found, locked, root, _ = judge_folder(plan, run, policy, regrade=False)
     if not root.is_dir():
         raise UsageError(f"{root}: there is no such run folder", hint="`ablation run --all` makes one.")
     name = shown_path(root)

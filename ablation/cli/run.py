@@ -48,11 +48,10 @@ def run(
     """
     from ablation.cli.progress import make_reporter
     from ablation.errors import UsageError
-    from ablation.plan.choose import choose_plan, command_options
+    from ablation.plan.choose import choose_plan, command_options, machine_options
     from ablation.plan.deviations import deviations_path, read_deviations
     from ablation.study.chosen import chosen_run
     from ablation.study.machine import this_machine
-    from ablation.study.run_folder import run_root
     from ablation.study.workspace import gate
 
     targets = []
@@ -72,9 +71,7 @@ def run(
 
         address = parse_on(on)
     locked = gate(choose_plan(plan))
-    locked, root = chosen_run(locked, policy, run_folder)
-    if root != run_root(locked, None):
-        run_folder = root  # printed commands need it
+    locked, root, named = chosen_run(locked, policy, run_folder)
     machine = this_machine(locked.plan.policy, turns, server, server_folder, processes)
     if arm is not None and arm not in locked.plan.arms:
         raise UsageError(f"{locked.path}: there is no arm `{arm}`; its arms are {', '.join(locked.plan.arms)}")
@@ -89,10 +86,10 @@ def run(
     from ablation.study.runner import open_study
     from ablation.trackers.beside import trackers_beside
 
-    options = command_options(locked.path, run_folder)
+    options = command_options(locked.path, run_folder, named)
     this = "--all" if every else f"--arm {arm}" + (f" --family {family}" if family else "")
     this += f" --continue-to {continue_to}" if continue_to is not None else ""
-    this += f" --policy {policy}" if policy is not None else ""
+    this += machine_options(machine.record())
     opened = open_study
     if address is not None:
         from ablation.study.cluster.study import open_cluster_study

@@ -11,6 +11,7 @@ import typer
 
 from ablation.cli.complete import arms_of_run, rollouts_of_run
 from ablation.cli.fit import echo
+from ablation.cli.machine_options import Backend
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -36,6 +37,7 @@ def show(
         Path | None, typer.Option("--run", help="The run folder. Left out: that of the plan; judged by its own copy.")
     ] = None,
     plan: Annotated[Path | None, typer.Option("--plan", help="The locked plan. Left out: the only locked one in plans/.")] = None,
+    policy: Backend = None,
     beside: Annotated[
         str | None,
         typer.Option(
@@ -62,7 +64,7 @@ def show(
     from ablation.rollouts.address import parse_address
     from ablation.rollouts.folder import RunFolder
 
-    locked, root, options = find_run(plan, run)
+    locked, root, options = find_run(plan, run, policy)
     address = parse_address(rollout, root)
     other = place_of(address, root, beside) if beside and address.rest else None
     stages = [one.stage for one in (address, other) if one is not None]

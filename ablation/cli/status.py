@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ablation.cli.fit import echo
+from ablation.cli.machine_options import Backend
 from ablation.cli.say import say
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def status(
     ] = None,
     plan: Path = typer.Option(None, "--plan", help="The locked plan. Left out: the only locked one in plans/."),
     run_folder: Path = typer.Option(None, "--run", help="The run folder. Left out: runs/NAME."),
+    policy: Backend = None,
     watch: bool = typer.Option(False, "--watch", help="Go on showing it, until Ctrl-C."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
@@ -41,36 +42,37 @@ def status(
     if watch:
         from ablation.cli.watch import watch as go_on
 
-        go_on(lambda: _watcher(plan, run_folder), lambda: _say(plan, run_folder, False))
+        go_on(lambda: _watcher(plan, run_folder, policy), lambda: _say(plan, run_folder, policy, False))
     else:
-        _say(plan, run_folder, as_json)
+        _say(plan, run_folder, policy, as_json)
 
 
-def _watcher(plan: Path | None, run_folder: Path | None) -> Watcher:
+def _watcher(plan: Path | None, run_folder: Path | None, policy: str | None) -> Watcher:
     from ablation.cli.watch import Watcher
 
-    return Watcher(*_found(plan, run_folder))
+    return Watcher(*_found(plan, run_folder, policy))
 
 
-def _found(plan: Path | None, run_folder: Path | None) -> tuple[LockedPlan, Path, str]:
+def _found(plan: Path | None, run_folder: Path | None, policy: str | None) -> tuple[LockedPlan, Path, str]:
     """(the locked plan, its run folder, options for a printed command); of a folder alone its own copy of the plan counts."""
-    from ablation.plan.choose import choose_plan, command_options
+    from ablation.plan.choose import choose_plan, command_options, named_options
     from ablation.plan.lock import lock_path, verify_lock
     from ablation.rollouts.folder import RunFolder
-    from ablation.study.run_folder import own_plan
-    from ablation.study.workspace import run_root
+    from ablation.study.run_folder import chosen_root, own_plan
 
     if plan is None and run_folder is not None and RunFolder(run_folder).lock.is_file():
         own = own_plan(run_folder)
         beside = Path("plans") / f"{own.plan.name}.yaml"
         if not lock_path(beside).is_file() or verify_lock(beside).digest != own.digest:
-            return own, run_folder, f" --run {quote(str(run_folder))}"
+            _, named = chosen_root(own, policy, run_folder)
+            return own, run_folder, named_options(None, run_folder, named)
         plan = beside
     locked = verify_lock(choose_plan(plan))
-    return locked, run_root(locked, run_folder), command_options(locked.path, run_folder)
+    root, named = chosen_root(locked, policy, run_folder)
+    return locked, root, command_options(locked.path, run_folder, named)
 
 
-def _say(plan: Path | None, run_folder: Path | None, as_json: bool) -> None:
+def _say(plan: Path | None, run_folder: Path | None, policy: str | None, as_json: bool) -> None:
     from ablation.plan.deviations import deviations_path, read_deviations
     from ablation.rollouts.folder import RunFolder
     from ablation.study.next_steps import next_command
@@ -78,7 +80,7 @@ def _say(plan: Path | None, run_folder: Path | None, as_json: bool) -> None:
     from ablation.study.runlock import runner_at_work
     from ablation.study.state import run_state
 
-    locked, root, options = _found(plan, run_folder)
+    locked, root, options = _found(plan, run_folder, policy)
     copy = locked.path == RunFolder(root).plan
     deviations = read_deviations(RunFolder(root).deviations if copy else deviations_path(locked.path), locked.digest)
     state, worker = run_state(locked.plan, root, deviations), runner_at_work(root)

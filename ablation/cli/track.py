@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ablation.cli.complete import trackers
+from ablation.cli.machine_options import Backend
 
 if TYPE_CHECKING:
     from ablation.plan.lock import LockedPlan
@@ -34,6 +35,7 @@ def track(
         help="tensorboard[=DIR], wandb[=PROJECT], mlflow[=URI] or trackio[=PROJECT]; may be given again.",
     ),
     plan: Path = typer.Option(None, "--plan", help="The locked plan. Left out with RUN: the folder's own copy."),
+    policy: Backend = None,
     follow: bool = typer.Option(False, "--follow", help="Go on until Ctrl-C: a run at work is told of as it comes."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
@@ -48,7 +50,7 @@ def track(
     from ablation.trackers.base import parse_targets
 
     targets = parse_targets(to, "--to")
-    locked, root, _ = find_run(plan, run)
+    locked, root, _ = find_run(plan, run, policy)
     if not RunFolder(root).journal.is_file():
         raise IncompleteError(f"{root}: there is no run yet", hint="`ablation run --all` makes one.")
     check_journal(root, locked.digest)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ablation.cli.fit import echo
+from ablation.cli.machine_options import Backend
 from ablation.cli.pointer import HELP as AT_HELP
 from ablation.cli.pointer import print_at
 
@@ -25,6 +26,7 @@ def verdict(
     run: Path = typer.Option(
         None, "--run", help="The run folder; alone it is judged by its own copy of the plan. Left out: runs/NAME."
     ),
+    policy: Backend = None,
     measures: Path = typer.Option(None, "--measures", help="Judge the reported figures in this file, and no rollouts."),
     regrade: bool = typer.Option(False, "--regrade", help="Grade every answer here, whatever grades are stored."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout; everything else on stderr."),
@@ -40,8 +42,8 @@ def verdict(
     from ablation.verdict.stored import Stored, check_stored
 
     differs = None
-    if measures is not None and run is not None:
-        raise UsageError("--measures judges reported figures and --run a run folder; say one of them")
+    if measures is not None and (run is not None or policy is not None):
+        raise UsageError("--measures judges reported figures, and --run or --policy a run folder; say one of them")
     if measures is not None and regrade:
         raise UsageError("--regrade grades rollouts, and there are none behind --measures")
     if measures is not None:
@@ -52,7 +54,7 @@ def verdict(
         extra: dict[str, Any] = {"measures": str(measures)}
         said = [note] if note else []
     else:
-        found, of_run, root, said = judge_folder(plan, run, regrade)
+        found, of_run, root, said = judge_folder(plan, run, policy, regrade)
         judged = of_run.plan
         stored = Stored() if regrade else check_stored(RunFolder(root).verdict, found.as_json())
         differs = stored.wrong
@@ -107,12 +109,14 @@ def plan_of_measures(option: Path | None) -> tuple[Locked, str | None]:
     return loaded, f"note: {path} is not locked, so nothing shows that its rules are older than these figures"
 
 
-def judge_folder(plan: Path | None, run: Path | None, regrade: bool) -> tuple[Verdict, LockedPlan, Path, list[str]]:
+def judge_folder(
+    plan: Path | None, run: Path | None, policy: str | None, regrade: bool
+) -> tuple[Verdict, LockedPlan, Path, list[str]]:
     """The verdict on a run folder, its locked plan, the folder, and what to say on stderr."""
     from ablation.cli.run_folder import find_run
     from ablation.verdict.run import judge_run
 
-    locked, root, options = find_run(plan, run)
+    locked, root, options = find_run(plan, run, policy)
     notes = [f"note: {warning}" for warning in locked.warnings]
     found = judge_run(root, locked, options, regrade=regrade)
     if "release" in found.sections and found.sections["release"].compared:

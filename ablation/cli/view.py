@@ -6,11 +6,14 @@ from pathlib import Path
 
 import typer
 
+from ablation.cli.machine_options import Backend
 from ablation.cli.say import say
 
 
 def view(
-    place: Path = typer.Argument(Path("runs"), metavar="[RUN]", help="A run folder, or a folder of run folders."),
+    place: Path = typer.Argument(None, metavar="[RUN]", help="A run folder, or a folder of run folders. Left out: runs."),
+    plan: Path = typer.Option(None, "--plan", help="The run of this locked plan alone."),
+    policy: Backend = None,
     host: str = typer.Option("127.0.0.1", "--host", help="Where to listen. Beyond this machine a token is asked for."),
     port: int = typer.Option(8412, "--port", min=0, max=65535, help="Port; 0 takes a free one."),
     name: list[str] = typer.Option([], "--name", metavar="HOST", help="Another name by which a browser may call this server."),
@@ -21,8 +24,12 @@ def view(
 
     Nothing in a run is written but ratings of a blinded read. Ctrl-C ends it.
     """
+    from ablation.cli.run_folder import find_run
     from ablation.errors import UsageError
 
+    if plan is not None or policy is not None:
+        place = find_run(plan, place, policy)[1]
+    place = Path("runs") if place is None else place
     if not place.is_dir():
         raise UsageError(f"{place}: there is no such folder", hint="Name a run folder, or the folder that holds them.")
     try:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ablation.errors import UsageError
 
@@ -36,11 +38,33 @@ def choose_plan(option: Path | None, folder: Path = Path("plans")) -> Path:
     raise UsageError(f"there is no plan in {folder}/", hint="Start one with `ablation plan new NAME`, or name it with --plan.")
 
 
-def command_options(path: Path, run_folder: Path | None = None, folder: Path = Path("plans")) -> str:
-    """` --plan PATH --run FOLDER` for a printed command: each only where the command would not find it by itself."""
+def command_options(path: Path, run_folder: Path | None = None, policy: str | None = None, folder: Path = Path("plans")) -> str:
+    """` --plan PATH --run FOLDER --policy BACKEND` for a printed command: each only where it would not find it by itself."""
     try:
         alone = choose_plan(None, folder).resolve() == Path(path).resolve()
     except UsageError:
         alone = False
-    named = {"--plan": None if alone else path, "--run": run_folder}
+    return named_options(None if alone else path, run_folder, policy)
+
+
+def named_options(plan: Path | None, run: Path | None, policy: str | None) -> str:
+    """Those that are not None, for a printed command."""
+    named = {"--plan": plan, "--run": run, "--policy": policy}
+    return "".join(f" {name} {shlex.quote(str(value))}" for name, value in named.items() if value is not None)
+
+
+def machine_options(record: Mapping[str, Any]) -> str:
+    """Options for a printed command that samples or trains as one did whose journal has `record` of its machine.
+
+    Each only where it is not the default. A service's record has no `turns`: it has none of these options.
+    """
+    if "turns" not in record:
+        return ""
+    server, turns, processes = record.get("server"), record["turns"], record.get("processes", 1)
+    named = {
+        "--server": server,
+        "--server-folder": record.get("server_folder"),
+        "--turns": None if turns == "auto" or server is not None else turns,
+        "--processes": None if processes == 1 else processes,
+    }
     return "".join(f" {name} {shlex.quote(str(value))}" for name, value in named.items() if value is not None)

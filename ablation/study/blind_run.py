@@ -98,7 +98,7 @@ class BlindRun:
         return keep
 
 
-def find_comparison(name: str, subject: str, plan: Path | None, run: Path | None) -> BlindRun:
+def find_comparison(name: str, subject: str, plan: Path | None, run: Path | None, policy: str | None = None) -> BlindRun:
     """The comparison of `subject` on the set `name`. Raises `UsageError` if the run has none of that name."""
     from shlex import quote
 
@@ -111,7 +111,7 @@ def find_comparison(name: str, subject: str, plan: Path | None, run: Path | None
         raise UsageError(f"`{name}` is no set", hint="held-out or safety.")
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*@\d{1,6}", subject):
         raise UsageError(f"--subject: `{subject}` is no checkpoint", hint="ARM@UPDATES, for instance N@5.")
-    locked, root, options = find_run(plan, run)
+    locked, root, options = find_run(plan, run, policy)
     if not root.is_dir():
         raise UsageError(f"{root}: there is no such run folder")
     folder = BlindFolder(RunFolder(root), name, subject)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from ablation.errors import UsageError
 from ablation.plan.lock import LockedPlan
 from ablation.plan.model import Plan
 from ablation.plan.section import did_you_mean
-from ablation.rollouts.folder import RunFolder
+from ablation.rollouts.folder import START
 from ablation.rollouts.inflight import begun_info
 from ablation.study.run_folder import run_root
 
@@ -23,11 +23,12 @@ def on_backend(plan: Plan, backend: str) -> Plan:
     return plan.model_copy(update={"policy": plan.policy.with_backend(backend)})
 
 
-def choose_backend(plan: Plan, path: Path, option: str | None, environment: Mapping[str, str] | None = None) -> str | None:
-    """What `--policy` says, else the environment, else None. Raises `UsageError` for a backend that the plan does not name."""
+def choose_backend(
+    allowed: Sequence[str], path: Path, option: str | None, environment: Mapping[str, str] | None = None
+) -> str | None:
+    """What `--policy` says, else the environment, else None. Raises `UsageError` for one that is not `allowed` by the plan."""
     found = os.environ if environment is None else environment
     name, value = ("--policy", option) if option is not None else (VARIABLE, found.get(VARIABLE) or None)
-    allowed = plan.policy.backends
     if value is not None and value not in allowed:
         raise UsageError(
             f"{name}: found `{value}`; the plan {path} may be run with {' or '.join(allowed)}{did_you_mean(value, allowed)}",
@@ -36,32 +37,44 @@ def choose_backend(plan: Plan, path: Path, option: str | None, environment: Mapp
     return value
 
 
-def chosen_run(locked: LockedPlan, option: str | None, run_folder: Path | None) -> tuple[LockedPlan, Path]:
-    """(the locked plan with the backend of this run alone, the run's folder). Digest, bytes and lock are those of the file.
+def chosen_run(locked: LockedPlan, option: str | None, run_folder: Path | None) -> tuple[LockedPlan, Path, str | None]:
+    """(the locked plan with the backend of this run alone, the run's folder, the backend that was named, if one was).
+
+    Digest, bytes and lock of the plan are those of the file.
 
     A folder that has rollouts keeps the backend that sampled them. A backend that is not the plan's own has a folder of its
     own, runs/NAME-BACKEND, unless `run_folder` names one.
     """
-    backend = choose_backend(locked.plan, locked.path, option)
-    root = run_root(locked, run_folder)
-    if run_folder is None and backend is not None and backend != locked.plan.policy.backend:
-        root = root.with_name(f"{root.name}-{backend}")
-    began = backend_of(locked, root)
-    if backend is not None and began is not None and began != backend:
+    allowed = locked.plan.policy.backends
+    backend = choose_backend(allowed, locked.path, option)
+    root = folder_of_backend(run_root(locked, None), allowed, backend) if run_folder is None else run_folder
+    chosen = backend or backend_of(allowed, root) or locked.plan.policy.backend
+    if backend is not None:
+        refuse_other_backend(allowed, root, backend)
+    return replace(locked, plan=on_backend(locked.plan, chosen)), root, backend
+
+
+def folder_of_backend(usual: Path, allowed: Sequence[str], backend: str | None) -> Path:
+    """`usual`, or the folder beside it of a `backend` that is not the plan's own, the first of `allowed`."""
+    return usual if backend in (None, allowed[0]) else usual.with_name(f"{usual.name}-{backend}")
+
+
+def refuse_other_backend(allowed: Sequence[str], root: Path, backend: str) -> None:
+    """Raise `UsageError` if another of the `allowed` backends than `backend` sampled what is in `root`."""
+    began = backend_of(allowed, root)
+    if began not in (None, backend):
         raise UsageError(
-            f"{root}: its rollouts were sampled with `{began}`, and a run does not mix backends",
-            hint=f"Leave --policy out to go on with it, or name another folder with --run, for instance {root}-{backend}.",
+            f"{root}: its rollouts were sampled with `{began}`, and a run does not mix backends; found `{backend}`",
+            hint=f"Leave --policy and {VARIABLE} out to go on with it, or name another folder with --run, for instance "
+            f"{root}-{backend}.",
         )
-    chosen = backend or began or locked.plan.policy.backend
-    return replace(locked, plan=on_backend(locked.plan, chosen)), root
 
 
-def backend_of(locked: LockedPlan, root: Path) -> str | None:
-    """The backend that sampled the first rollouts in `root`, whole sweep or not; None if there are none, or of another plan."""
-    run = RunFolder(root)
-    for family in locked.plan.families:
-        begun = begun_info(run.sweep(family))
+def backend_of(allowed: Sequence[str], root: Path) -> str | None:
+    """Which of the `allowed` backends sampled the first rollouts in `root`, whole sweep or not; None if none of them did."""
+    for sweep in sorted(root.glob(f"*/{START}/sweep")):
+        begun = begun_info(sweep)
         if begun is not None:
             found = begun.engine.get("name")
-            return found if found in locked.plan.policy.backends else None
+            return found if found in allowed else None
     return None

@@ -82,6 +82,8 @@ def this_machine(
     chosen = values["turns"] or "auto"
     if chosen not in TURNS:
         raise UsageError(f"{names['turns']}: found `{chosen}`; it is one of {', '.join(TURNS)}")
+    if policy.vllm is None:
+        chosen = "auto"  # the variable may be there for runs that have an engine
     count = _processes(policy, processes, found.get(_PROCESSES) or None)
     if not at_server:
         return Machine(chosen, processes=count)  # type: ignore[arg-type]

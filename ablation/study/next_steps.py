@@ -14,6 +14,7 @@ from ablation.plan.phase2 import evaluation_family, guard_set
 from ablation.rollouts.comparisons import comparison_hours
 from ablation.rollouts.folder import RunFolder
 from ablation.rollouts.journal_chain import read_journal
+from ablation.rollouts.started import options_of_start
 from ablation.study.evaluate_subject import subjects_there
 from ablation.study.phase2_state import phase2_state
 from ablation.study.phase_gates import Gates
@@ -24,11 +25,18 @@ from ablation.verdict.run import first_stable_arm
 
 
 def next_command(locked: LockedPlan, root: Path, deviations: Sequence[Deviation], state: RunState | None = None) -> str:
-    """The command that goes on with the run, without options: arms that are left, a step of phase 2 that is open, the verdict.
+    """The command that goes on with the run: arms that are left, a step of phase 2 that is open, the verdict. What samples or
+    trains has the options that its newest start had; which plan and run it is, and with which backend, is for the caller to add.
 
     `state`: that of the run, if it is known already.
     """
-    state = state or run_state(locked.plan, root, deviations)
+    command = _next(locked, root, deviations, state or run_state(locked.plan, root, deviations))
+    journal = RunFolder(root).journal
+    samples = command.startswith(("ablation run", "ablation evaluate"))
+    return command + (options_of_start(read_journal(journal)) if samples and journal.is_file() else "")
+
+
+def _next(locked: LockedPlan, root: Path, deviations: Sequence[Deviation], state: RunState) -> str:
     if not (all(arm.finished for arm in state.arms) and _replicated(locked, root, state)):
         return "ablation run --all"
     for one in state.extensions:

@@ -17,26 +17,42 @@ def run_root(locked: LockedPlan, option: Path | None) -> Path:
     return (folder.parent if folder.name == "plans" else folder) / "runs" / locked.plan.name
 
 
-def find_run(plan: Path | None, run: Path | None) -> tuple[LockedPlan, Path, str | None]:
+def chosen_root(locked: LockedPlan, policy: str | None, run: Path | None) -> tuple[Path, str | None]:
+    """(the run folder that a look at a run of `locked` is at, the backend that was named, which a printed command repeats).
+
+    `run`, else that of the backend that `--policy` names, else of the one in the environment, else the plan's own. Raises
+    `UsageError` if `run` has the rollouts of another backend than `policy`.
+    """
+    from ablation.study.chosen import choose_backend, folder_of_backend, refuse_other_backend
+
+    allowed = locked.plan.policy.backends
+    if run is None:
+        backend = choose_backend(allowed, locked.path, policy)
+        return folder_of_backend(run_root(locked, None), allowed, backend), backend
+    if policy is not None:
+        refuse_other_backend(allowed, run, str(choose_backend(allowed, locked.path, policy)))
+    return run, policy
+
+
+def find_run(plan: Path | None, run: Path | None, policy: str | None = None) -> tuple[LockedPlan, Path, str | None]:
     """(the locked plan, its run folder, options for a printed `ablation run` that goes on with it).
 
     With `run` alone the folder's own copy of the plan counts, and options are None: whose folder it is and which plan made it
-    cannot be known. Raises `IntegrityError` if folder and plan do not belong together.
+    cannot be known. Raises `IntegrityError` if folder and plan do not belong together; for `policy` see `chosen_root`.
     """
-    from shlex import quote
-
     from ablation.errors import IntegrityError
-    from ablation.plan.choose import choose_plan
+    from ablation.plan.choose import choose_plan, named_options
     from ablation.plan.lock import verify_lock
 
     if plan is None and run is not None:
         refuse_special_files(run)
-        return own_plan(run), run, None
+        locked = own_plan(run)
+        chosen_root(locked, policy, run)
+        return locked, run, None
     locked = verify_lock(choose_plan(plan))
-    root = run_root(locked, run)
+    root, backend = chosen_root(locked, policy, run)
     refuse_special_files(root)
-    named = {"--plan": plan, "--run": run}  # a plan that was not named is the only locked one, also for `ablation run`
-    options = "".join(f" {name} {quote(str(path))}" for name, path in named.items() if path is not None)
+    options = named_options(plan, run, backend)  # a plan that was not named is the only locked one, also for `ablation run`
     if root.exists():
         own = own_plan(root)
         if own.digest != locked.digest or own.bytes_sha256 != locked.bytes_sha256:

@@ -25,6 +25,7 @@ from ablation.rollouts.grades import grades_of
 from ablation.rollouts.imported import absent_measures
 from ablation.rollouts.outcomes import Outcomes, outcomes
 from ablation.rollouts.stage import Stage
+from ablation.rollouts.started import options_of_start
 from ablation.rollouts.store import read_stage, stage_is_complete
 from ablation.verdict.completeness import Cells, check_pairing, check_stage_of_plan, missing_of
 from ablation.verdict.figures import figures_of
@@ -134,7 +135,7 @@ class Evaluations:
         """What makes the comparison, or who has to."""
         if self.options is None:
             return f"whoever made the run `{self.run.root.name}` has to finish it"
-        return f"ablation evaluate {name} --subject {subject}{self.options}"
+        return f"ablation evaluate {name} --subject {subject}{options_of_start(self.events)}{self.options}"
 
     def _compared(self, name: str, subject: str) -> Compared:
         spec = self.sets[name]

@@ -27,6 +27,7 @@ from ablation.rollouts.outcomes import Outcomes, outcomes
 from ablation.rollouts.schema import StageInfo
 from ablation.rollouts.seen import check_lock_copy, deviations_of_run
 from ablation.rollouts.stage import Stage
+from ablation.rollouts.started import options_of_start
 from ablation.rollouts.store import read_stage, stage_is_complete, stage_parts
 from ablation.verdict.completeness import check_pairing, check_stage_of_plan, missing_rollouts
 from ablation.verdict.evaluated import Evaluations
@@ -187,6 +188,7 @@ class _Reader:
         self.check: Callable[[str, str, int], ArmVerdict | None] = cache(self._check)
         self.problems: Callable[[], dict[str, Problem]] = cache(self._problems)
         self._told: Callable[[], set[str]] = cache(self._journal_tells)
+        self._events: Callable[[], list[dict[str, Any]]] = cache(self._read_events)
 
     def missing(self, family: str, arm: str) -> list[Missing]:
         """What stands between this arm and its result."""
@@ -205,7 +207,8 @@ class _Reader:
         """What makes it (a run or an import of a file), or who has to."""
         if self.options is None:
             return f"whoever made the run `{self.run.root.name}` has to finish it"
-        return f"ablation {by} {what}{self.options}" + (" FILE" if by == "import" else "")
+        started = options_of_start(self._events()) if by == "run" else ""
+        return f"ablation {by} {what}{started}{self.options}" + (" FILE" if by == "import" else "")
 
     def _problems(self) -> dict[str, Problem]:
         path = self.run.problems
@@ -220,8 +223,10 @@ class _Reader:
 
     def _journal_tells(self) -> set[str]:
         """Every stage that the journal says was sampled or imported."""
-        events = read_journal(self.run.journal) if self.run.journal.is_file() else []
-        return {event["stage"] for event in events if event["event"] in COMPLETED}
+        return {event["stage"] for event in self._events() if event["event"] in COMPLETED}
+
+    def _read_events(self) -> list[dict[str, Any]]:
+        return read_journal(self.run.journal) if self.run.journal.is_file() else []
 
     def _stage(self, folder: Path, family: str, arm: str, kind: str, update: int) -> Stage | None:
         """The stage, or None after noting what is missing of it."""

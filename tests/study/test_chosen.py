@@ -31,18 +31,19 @@ def with_sweep(locked, root: Path, backend: str) -> Path:
 def test_an_option_goes_before_the_environment_and_both_before_the_plans_own(tmp_path, monkeypatch):
     monkeypatch.delenv("ABLATION_POLICY", raising=False)
     locked = locked_plan(tmp_path, {"backend": "local", "also": ["vllm"]})
-    assert choose_backend(locked.plan, locked.path, None, {}) is None
-    assert choose_backend(locked.plan, locked.path, None, {"ABLATION_POLICY": "vllm"}) == "vllm"
-    assert choose_backend(locked.plan, locked.path, "local", {"ABLATION_POLICY": "vllm"}) == "local"
+    assert choose_backend(["local", "vllm"], locked.path, None, {}) is None
+    assert choose_backend(["local", "vllm"], locked.path, None, {"ABLATION_POLICY": "vllm"}) == "vllm"
+    assert choose_backend(["local", "vllm"], locked.path, "local", {"ABLATION_POLICY": "vllm"}) == "local"
     with pytest.raises(UsageError, match="ABLATION_POLICY: found `vlm`; the plan .* may be run with local or vllm"):
-        choose_backend(locked.plan, locked.path, None, {"ABLATION_POLICY": "vlm"})
+        choose_backend(["local", "vllm"], locked.path, None, {"ABLATION_POLICY": "vlm"})
 
 
 def test_what_a_run_is_made_with_changes_nothing_of_what_is_locked(tmp_path, monkeypatch):
     monkeypatch.delenv("ABLATION_POLICY", raising=False)
     locked = locked_plan(tmp_path, {"backend": "local", "also": ["vllm"]})
-    own, own_root = chosen_run(locked, None, None)
-    other, other_root = chosen_run(locked, "vllm", None)
+    own, own_root, unnamed = chosen_run(locked, None, None)
+    other, other_root, named = chosen_run(locked, "vllm", None)
+    assert (unnamed, named) == (None, "vllm")
     assert (own.plan.policy.backend, own.plan.policy.vllm, own_root.name) == ("local", None, "mini")
     assert (other.plan.policy.backend, other_root) == ("vllm", own_root.with_name("mini-vllm"))
     assert other.plan.policy.vllm is not None

@@ -23,7 +23,7 @@ def test_an_option_goes_before_the_environment_and_that_before_the_default():
 
 def test_what_stands_in_the_environment_for_other_plans_is_left_alone():
     environment = {"ABLATION_VLLM_SERVER": "not an address", "ABLATION_TURNS": "together"}
-    assert this_machine(LOCAL, environment=environment) == Machine("together")
+    assert this_machine(LOCAL, environment=environment) == Machine()
 
 
 @pytest.mark.parametrize(
