@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import types
 import typing
+import unicodedata
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -121,7 +122,8 @@ def _mismatch(value: Any, options: list[tuple[str, list[str]]], quoted: bool) ->
     text = f"found {found(value)}; allowed: {' or '.join(phrases)}"
     wants_number = any("number" in phrase for phrase in phrases)
     if isinstance(value, str) and wants_number and _is_number(value):
-        return text + ("; remove the quotes" if quoted else f"; did you mean `{value.replace('_', '')}`?")
+        meant = "".join(str(unicodedata.decimal(one, one)) for one in unicodedata.normalize("NFKC", value)).replace("_", "")
+        return text + (f"; did you mean `{meant}`?" if meant != value else "; remove the quotes" if quoted else "")
     if isinstance(value, (int, float)) and any(phrase.startswith("text") for phrase in phrases):
         return text + "; put quotes around it"
     return text + did_you_mean(value, words)

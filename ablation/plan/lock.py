@@ -122,6 +122,7 @@ def lock_plan(path: Path, loaded: LoadedPlan | None = None, sampler: dict[str, A
     if target.exists():
         raise already_locked(path)
     loaded = loaded or load_plan(path)
+    _refuse_second_name(target, loaded)
     resources = resource_digests(loaded)
     content: dict[str, Any] = {
         "ablation_lock": LOCK_VERSION,
@@ -148,12 +149,28 @@ def lock_plan(path: Path, loaded: LoadedPlan | None = None, sampler: dict[str, A
     return Lock(target, content)
 
 
+def _refuse_second_name(target: Path, loaded: LoadedPlan) -> None:
+    """Raise `IntegrityError` if the same plan was locked beside under another file name: it would be a second lock of it."""
+    for other in sorted(target.parent.glob("*.lock")):
+        try:
+            content = json.loads(other.read_bytes()) if other != target else None
+        except (OSError, ValueError, RecursionError):
+            continue
+        if isinstance(content, dict) and content.get("digest") == loaded.digest:
+            raise IntegrityError(
+                f"{loaded.path} is a plan that was locked already: {other} has its digest {loaded.digest}",
+                hint="A plan is locked once, whatever its file is called. Another study has at least another `name`.",
+            )
+
+
 def read_lock(plan_path: Path) -> Lock:
     """The lock of the plan at `plan_path`. Raises `IntegrityError` if there is none or it is damaged or edited."""
     path = lock_path(plan_path)
     try:
         data = path.read_bytes()
     except FileNotFoundError:
+        if path.is_symlink():
+            raise IntegrityError(f"{path}: is a link to {os.readlink(path)}, which is not there", hint=_LOCK_HINT) from None
         hint = f"Review it, then run `ablation plan lock {plan_path}`."
         raise IntegrityError(f"{plan_path} is not locked", hint=hint) from None
     except OSError as error:

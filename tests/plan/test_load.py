@@ -50,6 +50,7 @@ def test_number_forms_are_the_same_plan(plan_path, plan_text, form):
             'learning_rate: "2e-5"',
             'training.learning_rate: found the text "2e-5"; allowed: a number; remove the quotes',
         ),
+        ("learning_rate: 2e-5", "learning_rate: \uff12e-5", "training.learning_rate: found the text \"\uff12e-5\"; allowed: a number; did you mean `2e-5`?"),
         ("learning_rate: 2e-5", "learning_rate: -1", "training.learning_rate: found the number -1; allowed: a number > 0"),
         ("learning_rate: 2e-5", "learning_rate: true", "training.learning_rate: found `true`; allowed: a number"),
         ("learning_rate: 2e-5", "learning_rate:", "training.learning_rate: found nothing (null); allowed: a number"),

@@ -55,6 +55,27 @@ def test_a_plan_is_locked_once(plan_path):
         assert first.path.read_bytes() == before
 
 
+def test_the_same_plan_under_another_file_name_is_not_locked_again(plan_path):
+    lock = lock_plan(plan_path)
+    other = plan_path.with_name("other.yaml")
+    for change in (b"", b"# a comment\n"):
+        other.write_bytes(change + plan_path.read_bytes())
+        with pytest.raises(
+            IntegrityError, match=f"other.yaml is a plan that was locked already: .*{lock.path.name} has its digest"
+        ):
+            lock_plan(other)
+        assert not other.with_suffix(".lock").exists()
+    other.write_bytes(plan_path.read_bytes().replace(b"\nname: ", b"\nname: another-", 1))
+    assert lock_plan(other).digest != lock.digest
+
+
+def test_a_lock_that_is_a_link_to_nothing_is_named(plan_path):
+    plan_path.with_suffix(".lock").symlink_to("gone.lock")
+    for use in (lock_plan, verify_lock):
+        with pytest.raises(IntegrityError, match="is a link to gone.lock, which is not there"):
+            use(plan_path)
+
+
 def test_of_two_lockers_one_wins(plan_path, monkeypatch):
     """Both have seen that there is no lock before either writes one."""
     barrier = threading.Barrier(2)

@@ -97,6 +97,11 @@ def test_case_h02_duplicate_keys_are_refused_with_both_lines():
     assert [text for _, _, text in faults("on: 1\ntrue: 2\n")] == ["key `true` is not text; put quotes around it"]
 
 
+def test_joiners_of_scripts_and_emoji_are_text():
+    document = read_yaml("a: \u0646\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 \U0001f469\u200d\U0001f52c\n".encode())
+    assert document.faults == [] and "\u200d" in document.value["a"]
+
+
 def test_case_h02_merge_keys_are_refused_as_a_whole():
     found = faults("base: &b {seed: 1}\nrun:\n  <<: *b\n  seed: 2\n")
     assert [(line, column) for line, column, _ in found] == [(1, 7), (3, 3), (3, 7)]
@@ -129,6 +134,11 @@ def test_case_h02_merge_keys_are_refused_as_a_whole():
         ('a: "\\UFFFFFFFF"\n', 1, 1, "not valid YAML"),
         ("a: x\u2028y\n", 1, 5, "U+2028"),
         ("a: \x07\n", 1, 4, "U+0007"),
+        ("a: yes \u202eon\n", 1, 8, "character U+202E is invisible"),
+        ("# limit: 20 \u2066 # limit: 2\na: 1\n", 1, 13, "character U+2066 is invisible"),
+        ("a: p0\u200b1\n", 1, 6, "character U+200B is invisible"),
+        ("a: x\U000e0041\n", 1, 5, "character U+E0041 is invisible"),
+        ('a: "x\\u202e"\n', 1, 4, "invisible character U+202E"),
         ("a: TODO\n", 1, 4, "placeholder `TODO`"),
         ("a: TODO fill in the rate\n", 1, 4, "placeholder `TODO fill in the rate`"),
         ("TODO: 1\n", 1, 1, "placeholder `TODO`"),
