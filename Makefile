@@ -9,7 +9,7 @@ WORKERS ?= auto
 VLLM_TESTS ?= $(wildcard tests/*/vllm)
 TINKER_TESTS ?= $(wildcard tests/*/tinker)
 
-.PHONY: study test test-vllm test-tinker bench bench-vllm gpu-check lint clean
+.PHONY: study test test-vllm test-tinker bench bench-vllm bench-tinker gpu-check lint clean
 
 study: $(VENV)/.local  ## lock the quickstart plan if it is not locked, run every arm, print the verdict
 	test -e $(PLAN:.yaml=.lock) || $(BIN)/ablation plan lock $(PLAN)
@@ -30,6 +30,9 @@ bench: $(VENV)/.dev  ## speed and memory, as ratios within one run
 
 bench-vllm: $(VENV)-vllm/.installed  ## vLLM's CPU build against a bare script; after `ablation prepare plans/smollm2-vllm.yaml`
 	$(VENV)-vllm/bin/python -m tests.bench vllm vllm_stage
+
+bench-tinker: $(VENV)-tinker/.installed  ## rollouts from a real server of the Tinker protocol, many at one time against one by one
+	$(VENV)-tinker/bin/python -m tests.bench tinker
 
 gpu-check: $(VENV)/.dev  ## the local policy on this machine's GPU, in 6 minutes and without a download; in miniature on a CPU
 	$(BIN)/python -m tests.gpu_check
