@@ -325,6 +325,8 @@ class ReportedSelection(Section):
     """The eligible checkpoints, from the earliest to the latest."""
 
     candidates: Annotated[list[ReportedCandidate], Field(min_length=1)]
+    deviation: Text | None = None
+    """The declared reason to extend an arm although the plan did not allow it."""
 
 
 class ReadResult(Section):

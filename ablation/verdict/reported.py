@@ -73,7 +73,7 @@ def judge_reported(path: Path, locked: Locked) -> Verdict:
 
 def _sections(found: MeasuresFile, locked: Locked, headline: str) -> dict[str, SectionVerdict]:
     plan, sections = locked.plan.verdict, {}
-    level, selected = locked.plan.statistics.level, _selection(found, locked)
+    level, selected = locked.plan.statistics.level, _selection(found, locked, headline)
     earlier: Earlier = {"replication": (headline, labels_of("replication", plan.replication.table))}
     if plan.held_out is not None:
         sections["held_out"] = SectionVerdict(NOT_RUN)
@@ -101,7 +101,9 @@ def _sections(found: MeasuresFile, locked: Locked, headline: str) -> dict[str, S
         sections["selection"] = selected
     if plan.release is not None:
         if plan.release.main is not None:
-            sections["main"] = _main(found.release, plan.release, level, earlier)
+            one = _main(found.release, plan.release, level, earlier)
+            gate = _release_gate(found.release, headline, selected) if found.release is not None and found.release.main else []
+            sections["main"] = replace(one, reasons=[*one.reasons, *gate])
         sections["release"] = SectionVerdict(NOT_RUN)
         if found.release is not None:
             gate = _not_selected(found.release, selected) + _release_gate(found.release, headline, selected)
@@ -110,12 +112,16 @@ def _sections(found: MeasuresFile, locked: Locked, headline: str) -> dict[str, S
     return sections
 
 
-def _selection(found: MeasuresFile, locked: Locked) -> SectionVerdict | None:
+def _selection(found: MeasuresFile, locked: Locked, headline: str) -> SectionVerdict | None:
     """None if the plan selects nothing."""
     extension, one = locked.plan.extension, found.selection
     if extension is None or extension.selection is None:
         return None
-    return SectionVerdict(NOT_RUN) if one is None else selection_of(extension.selection, _candidates(one, extension.selection))
+    if one is None:
+        return SectionVerdict(NOT_RUN)
+    chosen = selection_of(extension.selection, _candidates(one, extension.selection))
+    reasons = [*chosen.reasons, *_gate(one, headline, REPLICATED, "the replication")]
+    return replace(chosen, reasons=reasons, deviation=one.deviation)
 
 
 def _main(found: ReportedRelease | None, plan: Release, level: float, earlier: Earlier) -> SectionVerdict:
@@ -165,7 +171,7 @@ def _section(decided: Decided, results: list[RuleResult], reasons: list[Reason],
     return SectionVerdict(decided.label, results, reasons, one.subject_name, one.deviation, decided)
 
 
-def _gate(one: SectionComparison, found: str, needed: str, of: str, needs_file: bool = False) -> list[Reason]:
+def _gate(one: SectionComparison | ReportedSelection, found: str, needed: str, of: str, needs_file: bool = False) -> list[Reason]:
     """A step that the plan did not allow is a deviation; one that nobody declared is said to be so.
 
     `needs_file`: so is one that rests on what the file does not have.

@@ -69,6 +69,21 @@ def test_a_release_rests_on_the_replication_and_on_the_selection(tmp_path):
         assert why in found.sections["release"].reasons[1].text
 
 
+def test_a_selection_and_a_main_set_rest_on_the_replication_too(tmp_path):
+    not_replicated = REPLICATED.replace("clean_lost: fired", "clean_lost: not_fired", 1)
+    whole, other = (judged(tmp_path, text + SELECTION + RELEASE) for text in (REPLICATED, not_replicated))
+    assert [shown(whole, name) for name in ("selection", "main")] == ["SELECTED", "WIN"]
+    assert [shown(other, name) for name in ("selection", "main")] == [
+        "SELECTED (undeclared deviation)",
+        "WIN (undeclared deviation)",
+    ]
+    assert codes(other.sections["selection"])[-1] == codes(other.sections["main"])[-1] == "UNDECLARED_DEVIATION"
+    declared = judged(tmp_path, not_replicated + SELECTION + "  deviation: extended all the same\n").sections["selection"]
+    assert (declared.deviation, "UNDECLARED_DEVIATION" in codes(declared)) == ("extended all the same", False)
+    alone = judged(tmp_path, SELECTION)
+    assert shown(alone, "selection") == "SELECTED"
+
+
 def test_another_checkpoint_than_the_selected_one_is_said(tmp_path):
     found = judged(tmp_path, REPLICATED + SELECTION + RELEASE.replace("N@15", "N@10"))
     assert shown(found, "release") == "RELEASE (undeclared deviation)"
