@@ -17,7 +17,7 @@ from typing import Any
 from ablation.errors import UsageError
 from ablation.plan.model import EFFORTS
 from ablation.problems.chat import messages_text, read_messages, take
-from ablation.problems.plain import parse_line
+from ablation.problems.plain import parse_line, shown
 from ablation.problems.problem import Problem
 from ablation.problems.tool_schemas import Tool, read_tools
 
@@ -101,7 +101,7 @@ def json_lines(path: Path, what: str) -> Iterator[tuple[int, Any]]:
 def check_name(value: str, where: str) -> None:
     """Raise `UsageError` if `value` is not an id."""
     if not NAME.fullmatch(value):
-        raise UsageError(f"{where}: `{value}` is not an id", hint=NAME_HINT)
+        raise UsageError(f"{where}: `{shown(value)}` is not an id", hint=NAME_HINT)
 
 
 def _state(values: Any, where: str) -> AgentState:
@@ -110,7 +110,7 @@ def _state(values: Any, where: str) -> AgentState:
         check_name(values[name], f"{where}: {name}")
     for name, allowed in (("effort", EFFORTS), ("past_thinking", PAST_THINKING)):
         if name in values and values[name] not in allowed:
-            raise UsageError(f"{where}: {name}: found `{values[name]}`", hint=f"One of {', '.join(allowed)}.")
+            raise UsageError(f"{where}: {name}: found `{shown(values[name])}`", hint=f"One of {', '.join(allowed)}.")
     return AgentState(
         id=values["id"],
         task=values["task"],

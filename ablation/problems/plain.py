@@ -38,6 +38,12 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
 
 
+def shown(value: Any) -> str:
+    """`value` as an error can hold it: on one line, what cannot be seen escaped, and not longer than it helps."""
+    text = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in str(value)[:200])
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
 def parse_line(line: bytes, where: str) -> Any:
     """The value of one line of JSON. Raises `UsageError` beginning with `where`, also for a key that is there twice."""
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ablation.errors import UsageError
-from ablation.problems.plain import HALF, fault, parse_line
+from ablation.problems.plain import HALF, fault, parse_line, shown
 
 GRADERS = ("integer", "exact", "choice", "math", "reasoning_gym", "code")
 """Graders by name; `problems/graders/NAME.py` has the rules of each."""
@@ -140,7 +140,8 @@ def _problem(values: Any, where: str) -> Problem:
     unknown = sorted(set(values) - set(known))
     if unknown:
         raise UsageError(
-            f"{where}: unknown field `{unknown[0]}`", hint=f"Known fields: {', '.join([*_FIELDS, 'tags', 'tests', 'entry'])}."
+            f"{where}: unknown field `{shown(unknown[0])}`",
+            hint=f"Known fields: {', '.join([*_FIELDS, 'tags', 'tests', 'entry'])}.",
         )
     for name, value in values.items():
         if found := fault(value):
@@ -155,13 +156,13 @@ def _problem(values: Any, where: str) -> Problem:
             raise UsageError(f"{where}: {name}: found {_kind(values[name])}, not a text", hint='Put it in quotes: "42", not 42.')
     if not _ID.fullmatch(values["id"]):
         raise UsageError(
-            f"{where}: id: `{values['id']}` is not an id", hint="Letters, digits and . _ / + -, at most 100, no spaces."
+            f"{where}: id: `{shown(values['id'])}` is not an id", hint="Letters, digits and . _ / + -, at most 100, no spaces."
         )
     for name in ("source", "prompt"):
         if not values[name].strip():
             raise UsageError(f"{where}: {name}: is empty", hint=f"Every problem needs a {name}.")
     if grader not in GRADERS:
-        raise UsageError(f"{where}: grader: unknown grader `{grader}`", hint=f"Known graders: {', '.join(GRADERS)}.")
+        raise UsageError(f"{where}: grader: unknown grader `{shown(grader)}`", hint=f"Known graders: {', '.join(GRADERS)}.")
     tags = values.get("tags", [])
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
         raise UsageError(f"{where}: tags: must be a list of texts", hint='For instance "tags": ["hard"].')

@@ -15,6 +15,7 @@ from ablation.errors import UsageError
 from ablation.problems.agent_states import check_name, json_lines
 from ablation.problems.chat import messages_text, read_messages, take
 from ablation.problems.digest import normalized
+from ablation.problems.plain import shown
 from ablation.problems.problem import Problem
 
 CATEGORIES = {
@@ -90,7 +91,7 @@ def _prompt(values: Any, where: str) -> SafetyPrompt:
     check_name(values["id"], f"{where}: id")
     category, injected = values["category"], values.get("injected")
     if category not in CATEGORIES:
-        raise UsageError(f"{where}: category: unknown category `{category}`", hint=f"One of {', '.join(CATEGORIES)}.")
+        raise UsageError(f"{where}: category: unknown category `{shown(category)}`", hint=f"One of {', '.join(CATEGORIES)}.")
     if ("prompt" in values) == ("messages" in values):
         found = "both are there" if "prompt" in values else "neither is there"
         raise UsageError(f"{where}: prompt, messages: {found}", hint="A text in prompt, or a list of messages.")

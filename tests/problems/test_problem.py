@@ -88,6 +88,7 @@ def test_parquet_gives_what_json_lines_give(tmp_path):
         (GOOD.replace('"1+1="', '" "'), ":3: prompt: is empty"),
         (GOOD.replace('"a-1"', '"a 1"'), ":3: id: `a 1` is not an id"),
         (GOOD.replace('"a-1"', '"a@low"'), ":3: id: `a@low` is not an id"),
+        (GOOD.replace('"a-1"', r'"a\n1\u200b"'), r":3: id: `a\n1\u200b` is not an id"),
         (GOOD.replace('"gold": "2"', '"gold": "2", "gold": "3"'), ":3: gold: the field is there twice"),
         (GOOD.replace('"gold"', '"tags": "x", "gold"'), ":3: tags: must be a list of texts"),
         (GYM.replace('"seed": 7', '"seed": "7"'), ":3: entry.seed: found '7', not int"),
