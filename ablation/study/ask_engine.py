@@ -7,7 +7,6 @@ Whether it computes what the trainer does is the preflight's question, before ev
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -124,24 +123,23 @@ def effect_of(client: EngineClient, plan: Plan, start: Path, target: str, prompt
 
 def _next_tokens(client, plan: Plan, start: Path, target: str | None, size: float, prompts) -> list[float]:
     """Logprob of the likeliest token and entropy after some prompts, with made-up weights on `target` and zeros elsewhere."""
+    from ablation.policy.vllm.adapter_folder import AdapterFolder
     from ablation.policy.vllm.client import EngineRefused
     from ablation.policy.vllm.messages import Adapter, Finished, Load, Sample, SamplingValues
     from ablation.policy.vllm.texts import prompt_ends
 
-    folder = Path(tempfile.mkdtemp(prefix="ablation-adapter-"))
     try:
-        write_adapter(start, folder, target, size)
-        number = 1 + SIZES.index(size) + len(SIZES) * (1 + list(plan.model.lora.targets).index(target)) if target else 1
-        adapter = Adapter(f"asked-{target}-{size:g}", number, str(folder))
-        client.ask(Load(adapter))
+        with AdapterFolder("adapter") as folder:
+            write_adapter(start, folder, target, size)
+            number = 1 + SIZES.index(size) + len(SIZES) * (1 + list(plan.model.lora.targets).index(target)) if target else 1
+            adapter = Adapter(f"asked-{target}-{size:g}", number, str(folder))
+            client.ask(Load(adapter))
     except EngineRefused as refused:
         raise UsageError(
             f"model.lora: vLLM {client.facts['vllm']} does not take an adapter of rank {plan.model.lora.rank} on "
             f"{', '.join(plan.model.lora.targets)}: {refused}",
             hint=HINT,
         ) from None
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     values = SamplingValues(1.0, 1.0, 1, 1, plan.sampling.top_logprobs, ())
     found: dict[int, tuple[float, float]] = {}
 

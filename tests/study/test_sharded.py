@@ -74,7 +74,8 @@ def test_a_run_in_two_processes_that_was_killed_and_stopped_goes_on_under_torchr
     os.kill(ranks[1], signal.SIGKILL)
     _, told = running.communicate(timeout=120)
     assert running.returncode == 6, told
-    assert f"process 1 of 2 (pid {ranks[1]}) was killed by SIGKILL" in " ".join(told.split())
+    killed = f"process 1 of 2 (pid {ranks[1]}) was killed by SIGKILL (the system does so when memory runs out) while "
+    assert killed in " ".join(told.split())
     assert "Nothing that was written is lost: the same command goes on from here." in " ".join(told.split())
     assert "Traceback" not in told
     assert not any(Path(f"/proc/{rank}").exists() for rank in ranks)

@@ -1,11 +1,17 @@
 """One run of all cases in one, two and four processes."""
 
+import multiprocessing
 from pathlib import Path
 
 import pytest
 import torch
 
 from .scenario import CASES, COUNTS, arguments, life, make_folders, work
+
+# Forks of a process that has imported what they all need: a spawned one imports torch, transformers and peft anew.
+multiprocessing.get_context("forkserver").set_forkserver_preload(
+    ["torch.distributed.fsdp", "ablation.policy.sharded.rank", "ablation.policy.sharded.pulse", "tests.policy.sharded.scenario"]
+)
 
 
 @pytest.fixture(scope="session")
@@ -19,7 +25,7 @@ def lives(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("lives")
     make_folders(folder)
     _store_moments(folder, LocalPolicy, moments, save_moments)
-    spawned = start_processes(work, (folder,), nprocs=max(COUNTS), join=False, start_method="spawn")
+    spawned = start_processes(work, (folder,), nprocs=max(COUNTS), join=False, start_method="forkserver")
     for name, case in CASES.items():
         seen = life(LocalPolicy(*arguments(case, folder)), folder / "0" / name, case)
         torch.save(seen, folder / "0" / name / "seen.pt")

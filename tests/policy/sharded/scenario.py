@@ -66,7 +66,7 @@ class Case:
     logprob: float = 2e-5
     relative: float = 2e-5
     whole: bool = False
-    """Also what needs no case of its own: sampling, and updates that are not stepped on."""
+    """Also what needs no case of its own: sampling, and updates that are not stepped on; and in any number of processes."""
 
 
 CASES = {
@@ -80,6 +80,11 @@ CASES = {
     "bfloat16 base": Case(dtype="bfloat16", adapter=0.02, logprob=0.3, relative=0.05),
     "autocast": Case(training={"autocast": "bfloat16"}, adapter=0.02, logprob=0.3, relative=0.05),
 }
+
+
+def cases_of(count: int) -> dict[str, Case]:
+    """What `count` processes do: each case in two, where parts are cut and sums are made; the whole ones in one and four as well."""
+    return {name: case for name, case in CASES.items() if count == 2 or case.whole}
 
 
 def make_folders(folder: Path) -> None:
@@ -203,9 +208,7 @@ def work(rank: int, folder: Path) -> None:
         mesh, control = DeviceMesh("cpu", list(range(count))), dist.new_group(list(range(count)))
         if rank >= count:
             continue
-        for name, case in CASES.items():
-            if count == 1 and not case.whole:
-                continue
+        for name, case in cases_of(count).items():
             own = folder / f"{count}" / name
             policy = RankPolicy(*arguments(case, folder), mesh=mesh, control=control)
             seen = life(policy, own, case)

@@ -37,7 +37,7 @@ def life(rank: int, folder: Path, refused: tuple[bool, bool], stuck: bool) -> No
 def run(folder: Path, refused: tuple[bool, bool], stuck: bool = False) -> list[str]:
     from torch.multiprocessing import start_processes
 
-    context = start_processes(life, (folder, refused, stuck), nprocs=2, join=False, start_method="spawn")
+    context = start_processes(life, (folder, refused, stuck), nprocs=2, join=False, start_method="forkserver")
     until = time.monotonic() + 120
     while not all((folder / f"seen-{rank}").is_file() for rank in range(1 if stuck else 0, 2)) and time.monotonic() < until:
         time.sleep(0.05)

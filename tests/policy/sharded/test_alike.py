@@ -13,10 +13,10 @@ from ablation.policy.local import LocalPolicy
 from tests.small_models import VOCABULARY
 
 from .conftest import seen_by
-from .scenario import CASES, COUNTS, RATE, STEPS, Case, arguments, make_rows
+from .scenario import CASES, COUNTS, RATE, STEPS, Case, arguments, cases_of, make_rows
 
 pytestmark = pytest.mark.slow
-BOTH = [(count, name) for count in COUNTS for name, case in CASES.items() if count > 1 or case.whole]
+BOTH = [(count, name) for count in COUNTS for name in cases_of(count)]
 WHOLE = [(count, name) for count, name in BOTH if CASES[name].whole]
 every = pytest.mark.parametrize(("count", "case"), BOTH)
 whole = pytest.mark.parametrize(("count", "case"), WHOLE)

@@ -45,9 +45,8 @@ def live(rank: int, port: int, link: Connection) -> None:
 
 
 def started(work, *arguments) -> SimpleNamespace:
-    """A process forked from one that has torch."""
+    """A process forked from one that has torch: see `conftest`."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch.distributed", "ablation.policy.sharded.pulse", "tests.policy.sharded.test_pulse"])
     link, theirs = context.Pipe()
     process = context.Process(target=work, args=(*arguments, theirs), daemon=True)
     process.start()
