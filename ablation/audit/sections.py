@@ -243,12 +243,15 @@ class Sections:
 
 
 def choose(candidates: Sequence[Mapping[str, Any]], prefer: Sequence[Mapping[str, Any]], tie: str) -> str | bool | None:
-    """The subject that is chosen, None if none keeps what is required, False if it cannot be said."""
+    """The subject that is chosen, None if none keeps what is required, False if it cannot be said.
+
+    Of those for which that is unknown at most two are let in at a time. That is enough: whoever is chosen among more is chosen
+    beside the sure ones alone, too, and two who need a number that one of them lacks need it without the others.
+    """
     unknown = [one["subject"] for one in candidates if one["keeps"] is None]
     found: set[str | bool | None] = set()
-    for ways in itertools.product((True, False), repeat=len(unknown)):
-        said = dict(zip(unknown, ways, strict=True))
-        left = [one for one in candidates if said.get(one["subject"], one["keeps"])]
+    for some in itertools.chain.from_iterable(itertools.combinations(unknown, size) for size in range(3)):
+        left = [one for one in candidates if one["keeps"] or one["subject"] in some]
         for place, wanted in enumerate(prefer):
             numbers: list[Fraction | None] = [one["numbers"][place] for one in left]
             if len(left) > 1 and None in numbers:
