@@ -43,30 +43,30 @@ class Findings:
     borrowed: list[str] = field(default_factory=list)
     """Code of the engine that this audit called, so that it is not checked by it."""
     notes: list[str] = field(default_factory=list)
+    _said: set[tuple[int, str]] = field(default_factory=set, repr=False, compare=False)
 
     def count(self, what: str, by: int = 1) -> None:
         self.checked[what] += by
 
     def differ(self, where: object, text: str) -> None:
-        line = f"{where}: {text}"
-        if line not in self.differences:
-            self.differences.append(line)
+        self._once(self.differences, f"{where}: {text}")
 
     def lacks(self, what: str) -> None:
-        if what not in self.missing:
-            self.missing.append(what)
+        self._once(self.missing, what)
 
     def leave(self, what: str) -> None:
-        if what not in self.cannot:
-            self.cannot.append(what)
+        self._once(self.cannot, what)
 
     def borrow(self, what: str) -> None:
-        if what not in self.borrowed:
-            self.borrowed.append(what)
+        self._once(self.borrowed, what)
 
     def note(self, what: str) -> None:
-        if what not in self.notes:
-            self.notes.append(what)
+        self._once(self.notes, what)
+
+    def _once(self, lines: list[str], line: str) -> None:
+        if (id(lines), line) not in self._said:  # a plan of many arms may have many lines
+            self._said.add((id(lines), line))
+            lines.append(line)
 
     def same(self, where: object, name: str, stored: Any, own: Any, *, source: str = "the rollouts give") -> bool:
         """Compare one stored value with this audit's own; objects and lists field by field."""

@@ -21,7 +21,7 @@ from ablation.study.phase_gates import Gates
 from ablation.study.state import RunState, run_state
 from ablation.verdict.gated import extended_by_plan
 from ablation.verdict.model import NOT_RUN, REPLICATED, WIN_UNVERIFIED
-from ablation.verdict.run import first_stable_arm
+from ablation.verdict.run import RunReader, first_stable_arm
 
 
 def next_command(locked: LockedPlan, root: Path, deviations: Sequence[Deviation], state: RunState | None = None) -> str:
@@ -37,7 +37,8 @@ def next_command(locked: LockedPlan, root: Path, deviations: Sequence[Deviation]
 
 
 def _next(locked: LockedPlan, root: Path, deviations: Sequence[Deviation], state: RunState) -> str:
-    if not (all(arm.finished for arm in state.arms) and _replicated(locked, root, state)):
+    reader = RunReader(root, locked, None)  # every arm is judged for more than one of the questions below
+    if not (all(arm.finished for arm in state.arms) and _replicated(locked, reader, state)):
         return "ablation run --all"
     for one in state.extensions:
         begun = one.updates_done > locked.plan.training.updates
@@ -45,23 +46,24 @@ def _next(locked: LockedPlan, root: Path, deviations: Sequence[Deviation], state
         if begun and not (whole or one.stopped or one.paused_after):
             return f"ablation run --arm {one.arm} --continue-to {one.updates}"
     try:
-        return next(_steps(locked, RunFolder(root), deviations), "ablation verdict")
+        return next(_steps(locked, reader, deviations), "ablation verdict")
     except AblationError:  # a label that cannot be said: the verdict says why
         return "ablation verdict"
 
 
-def _replicated(locked: LockedPlan, root: Path, state: RunState) -> bool:
+def _replicated(locked: LockedPlan, reader: RunReader, state: RunState) -> bool:
     """Whether the arm that the plan replicates beside the control, if there is one, has come to its end."""
     try:
-        stable = first_stable_arm(root, locked)
+        stable = first_stable_arm(state.root, locked, reader)
     except IncompleteError:  # undecided: the verdict says why, and running on cannot change it
         return True
     family = locked.plan.verdict.replication.family
     return stable is None or any(arm.finished for arm in state.arms if (arm.family, arm.arm) == (family, stable))
 
 
-def _steps(locked: LockedPlan, run: RunFolder, deviations: Sequence[Deviation]) -> Iterator[str]:
-    plan, gates = locked.plan, Gates(locked, run.root)
+def _steps(locked: LockedPlan, reader: RunReader, deviations: Sequence[Deviation]) -> Iterator[str]:
+    run, plan = reader.run, locked.plan
+    gates = Gates(locked, run.root, reader)
     states = {one.name: one for one in phase2_state(locked, run.root, deviations)}
     there = [one.name for one in subjects_there(locked, run)]
 

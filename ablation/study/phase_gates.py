@@ -15,6 +15,7 @@ from ablation.study.extension import deviate_command
 from ablation.verdict.gated import extended_by_plan
 from ablation.verdict.model import INCOMPLETE, REPLICATED, SELECTED, WIN_VERIFIED
 from ablation.verdict.phase2 import Phase2, phase2_of
+from ablation.verdict.run import RunReader
 
 GATE_OF = {
     "held-out": "held-out",
@@ -30,13 +31,13 @@ GATE_OF = {
 class Gates:
     """The gates of phase 2 as the labels of a run have them; each label is computed once, when it is asked for."""
 
-    def __init__(self, locked: LockedPlan, root: Path) -> None:
-        self.locked, self.root = locked, root
+    def __init__(self, locked: LockedPlan, root: Path, reader: RunReader | None = None) -> None:
+        self.locked, self.root, self._reader = locked, root, reader
 
     @cached_property
     def phase2(self) -> Phase2:
         """The labels behind the gates. Raises as `ablation verdict` does."""
-        return phase2_of(self.root, self.locked)
+        return phase2_of(self.root, self.locked, self._reader)
 
     @property
     def replication(self) -> str:

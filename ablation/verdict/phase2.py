@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ablation.plan.judging import READ_LABELS
 from ablation.plan.phase2 import guard_set
@@ -27,6 +27,9 @@ from ablation.verdict.model import (
     SectionVerdict,
 )
 from ablation.verdict.rules import Figures, RuleResult, judge
+
+if TYPE_CHECKING:
+    from ablation.verdict.run import RunReader
 
 REFERENCE = "the start"
 SETS = {"held_out": "held-out", "never_used": "never-used", "main": "main", "agent": "agent", "safety": "safety"}
@@ -248,11 +251,11 @@ def _gone(compared: Compared) -> Reason:
     return Reason("MISSING", "; ".join(one.what for one in compared.missing) + ".")
 
 
-def phase2_of(root: Path, locked: Locked) -> Phase2:
+def phase2_of(root: Path, locked: Locked, reader: RunReader | None = None) -> Phase2:
     """Phase 2 of the run in `root`. Raises as `judge_run` does."""
     from ablation.verdict.run import open_phase2
 
-    return open_phase2(root, locked)
+    return open_phase2(root, locked, reader)
 
 
 def section_label(root: Path, locked: Locked, section: str, subject: str) -> str:

@@ -62,7 +62,7 @@ def judge_run(root: Path, locked: Locked, options: str | None = "", *, regrade: 
     Raises `IntegrityError` if the folder is of another plan, its rollouts or grades are not what was written, or its journal
     or deviations were touched, `IncompleteError` if a grader failed or grading was interrupted.
     """
-    reader = _Reader(root, locked, options, regrade)
+    reader = RunReader(root, locked, options, regrade)
     plan = locked.plan
     second = plan.verdict.replication.family
     headline = replication(plan, reader.arm)
@@ -118,7 +118,7 @@ def judge_run(root: Path, locked: Locked, options: str | None = "", *, regrade: 
     )
 
 
-def _claims(reader: _Reader) -> list[ClaimVerdict]:
+def _claims(reader: RunReader) -> list[ClaimVerdict]:
     """The plan's claims; their tests are imported only where there are any."""
     if not reader.plan.verdict.claims:
         return []
@@ -132,7 +132,7 @@ def _stage_order(info: StageInfo) -> tuple[str, bool, str]:
     return info.family, info.arm != START, info.arm
 
 
-def _together(reader: _Reader, missing: Collection[Missing]) -> str | None:
+def _together(reader: RunReader, missing: Collection[Missing]) -> str | None:
     """The one command that makes all of `missing`, or None if nothing is."""
     commands = {one.command for one in missing}
     if len(commands) == 1:
@@ -140,10 +140,10 @@ def _together(reader: _Reader, missing: Collection[Missing]) -> str | None:
     return reader.command("--all") if commands and not reader.imported else None  # each file is imported by itself
 
 
-def open_phase2(root: Path, locked: Locked) -> Phase2:
+def open_phase2(root: Path, locked: Locked, reader: RunReader | None = None) -> Phase2:
     """Phase 2 of the run in `root`, section by section as it is asked for. Raises as `judge_run` does."""
     journal = check_journal(Path(root), locked.digest)
-    reader = _Reader(root, locked, None)
+    reader = reader or RunReader(root, locked, None)
     headline = replication(locked.plan, reader.arm)
     evaluations = Evaluations(root, locked, journal.events, deviations_of_run(Path(root), locked, journal))
     return Phase2(evaluations, headline.label, headline.stable_arm, reader.check)
@@ -151,15 +151,15 @@ def open_phase2(root: Path, locked: Locked) -> Phase2:
 
 def judge_check(root: Path, locked: Locked, family: str, arm: str, update: int) -> ArmVerdict | None:
     """The extension's check of an arm after `update`, from its rollouts; None if it is not whole. Raises as `judge_run` does."""
-    return _Reader(root, locked, None).check(family, arm, update)
+    return RunReader(root, locked, None).check(family, arm, update)
 
 
-def first_stable_arm(root: Path, locked: Locked) -> str | None:
+def first_stable_arm(root: Path, locked: Locked, reader: RunReader | None = None) -> str | None:
     """The arm that the plan replicates beside the control: the first one in plan order that is stable in the first family.
 
     None if no arm is. Raises `IncompleteError` if an arm that comes before it has no result yet or is undecided.
     """
-    reader, plan = _Reader(root, locked, command_options(locked.path)), locked.plan
+    reader, plan = reader or RunReader(root, locked, command_options(locked.path)), locked.plan
     for arm in (name for name in plan.arms if name != plan.verdict.replication.control):
         one = reader.arm(plan.main_family, arm)
         if one is None:
@@ -173,8 +173,8 @@ def first_stable_arm(root: Path, locked: Locked) -> str | None:
     return None
 
 
-class _Reader:
-    """Reads each stage of a run once."""
+class RunReader:
+    """Reads each stage of a run once: for several questions about a run that does not change meanwhile."""
 
     def __init__(self, root: Path, locked: Locked, options: str | None = "", regrade: bool = False) -> None:
         self.run, self.locked, self.plan, self.options = RunFolder(Path(root)), locked, locked.plan, options

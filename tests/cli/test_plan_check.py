@@ -11,6 +11,7 @@ from ablation.cli.plan import app
 from ablation.ledger.ledger import write_mark
 from ablation.problems.problem import Problem
 from tests.plan.conftest import OWN_TABLE, PROBLEMS, RIGGED_TABLE, TEXT, with_table, write_plan
+from tests.verdict.study import plan_dict, problems_bytes
 
 INTEGERS = PROBLEMS.splitlines()
 TRAINING = hashlib.sha256(PROBLEMS.encode()).hexdigest()
@@ -222,3 +223,13 @@ def test_a_table_that_says_replicated_without_a_replication_is_refused_at_its_ro
     line = 1 + path.read_text().split("\n").index(f"  replication: {{control: C, family: replication, table: {RIGGED_TABLE}}}")
     assert said.startswith(f"{path}:{line}:") and "verdict.replication.table[0]: says REPLICATED although" in said
     assert CliRunner().invoke(app, [command, str(write_plan(tmp_path, with_table(OWN_TABLE)))]).exit_code == 0
+
+
+@pytest.mark.parametrize(("arms", "told"), [(1000, 0), (1001, 1)])
+def test_a_plan_of_very_many_arms_is_told_what_a_look_at_its_run_takes(tmp_path, arms, told):
+    tree = plan_dict(arms={f"A{number}": {"weighting": "token"} for number in range(arms)})
+    tree["verdict"]["replication"]["control"] = "A0"
+    path = write_plan(tmp_path, json.dumps(tree))
+    (tmp_path / "problems.jsonl").write_bytes(problems_bytes())
+    found = json.loads(CliRunner().invoke(app, ["check", str(path), "--json"]).stdout)
+    assert len([note for note in found["notes"] if f"{arms:,} arms: every look at a finished run judges each" in note]) == told

@@ -27,7 +27,7 @@ def test_a_second_candidate_may_take_over_the_start_of_the_first_within_the_day(
             check(run, locked, arm, k)
 
     def following():
-        found = list(module._steps(locked, run, []))
+        found = list(module._steps(locked, module.RunReader(run.root, locked, None), []))
         return [one for one in found if one.startswith("ablation evaluate selection")]
 
     assert following() == ["ablation evaluate selection --subject N@3", "ablation evaluate selection --subject N@4"]
@@ -42,3 +42,13 @@ class Later(datetime):
     @classmethod
     def now(cls, zone=None):
         return datetime.now(UTC) + timedelta(hours=25)
+
+
+def test_every_arm_is_judged_once(tmp_path, monkeypatch):
+    """Which arm is replicated, and what phase 2 allows, rest on the same results; a plan may have many arms."""
+    run, locked = make(tmp_path, damaged={("main", arm) for arm in "CNX"} | {("replication", "C")})
+    judged = []
+    judge = module.RunReader.judged
+    monkeypatch.setattr(module.RunReader, "judged", lambda self, folder, *of: judged.append(folder) or judge(self, folder, *of))
+    assert next_command(locked, run.root, []) == "ablation verdict"
+    assert len(judged) == len(set(judged)) == 4
