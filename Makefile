@@ -17,7 +17,8 @@ study: $(VENV)/.local  ## lock the quickstart plan if it is not locked, run ever
 	$(BIN)/ablation verdict --plan $(PLAN)
 
 test: $(VENV)/.dev  ## the whole test suite
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile -m "not alone"
+	$(BIN)/python -m pytest -m alone
 
 test-vllm: $(VENV)-vllm/.installed  ## the tests that need vLLM, with its CPU build, in an environment of their own
 	$(VENV)-vllm/bin/python -m pytest --durations=5 $(VLLM_TESTS)
