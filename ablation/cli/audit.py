@@ -64,7 +64,7 @@ def _which(run: Path | None, plan: Path | None, policy: str | None) -> tuple[Pat
     """(the run folder, the plan beside it; None if the folder is judged by its own copy). The plan is not read here: whatever is
     wrong with it is for the audit to say."""
     from ablation.errors import IncompleteError, UsageError
-    from ablation.plan.choose import choose_plan
+    from ablation.plan.choose import choose_plan, named_options
     from ablation.plan.lock import read_lock
     from ablation.rollouts.folder import RunFolder
     from ablation.study.chosen import choose_backend, folder_of_backend, refuse_other_backend
@@ -80,9 +80,11 @@ def _which(run: Path | None, plan: Path | None, policy: str | None) -> tuple[Pat
     locked = read_lock(path).content["plan"]
     allowed = _backends(locked)
     folder = path.parent.parent if path.resolve().parent.name == "plans" else path.parent
-    run = folder_of_backend(folder / "runs" / str(locked["name"]), allowed, choose_backend(allowed, path, policy))
+    backend = choose_backend(allowed, path, policy)
+    run = folder_of_backend(folder / "runs" / str(locked["name"]), allowed, backend)
     if not run.is_dir():
-        raise IncompleteError(f"{run}: there is no run of {path} yet", hint="`ablation run --all` makes one.")
+        hint = f"`ablation run --all{named_options(plan, None, backend)}` makes one."
+        raise IncompleteError(f"{run}: there is no run of {path} yet", hint=hint)
     return run, path
 
 

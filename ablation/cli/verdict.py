@@ -56,11 +56,12 @@ def verdict(
     else:
         found, of_run, root, said = judge_folder(plan, run, policy, regrade)
         judged = of_run.plan
-        stored = Stored() if regrade else check_stored(RunFolder(root).verdict, found.as_json())
+        own = found.as_json()
+        stored = Stored() if regrade else check_stored(RunFolder(root).verdict, own)
         differs = stored.wrong
         # Somebody else's folder is evidence as it is, and grades that were asked for again are not those of the run.
         kept = regrade or differs is not None or (plan is None and run is not None)
-        unwritten = stored.note if kept else _write(root, found)
+        unwritten = stored.note if kept else _write(root, own)
         extra = {"run": str(root), "written": not (kept or unwritten)}
         said += [unwritten] if unwritten else []
     if expect is not None:
@@ -126,7 +127,7 @@ def judge_folder(
     return found, locked, root, notes
 
 
-def _write(root: Path, found: Verdict) -> str | None:
+def _write(root: Path, own: dict[str, Any]) -> str | None:
     """Keep the verdict in the run folder; a sentence if that could not be done, which is no error."""
     from ablation.files import DiskError, json_bytes, write_bytes
     from ablation.rollouts.folder import RunFolder
@@ -134,7 +135,7 @@ def _write(root: Path, found: Verdict) -> str | None:
     path = RunFolder(root).verdict
     if not root.is_dir():
         return f"note: {root} does not exist, so {path.name} was not written"
-    data = json_bytes(found.as_json())
+    data = json_bytes(own)
     try:
         if not path.is_file() or path.read_bytes() != data:
             write_bytes(path, data)

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ablation.cli.main import app
-from ablation.errors import UsageError
+from ablation.errors import AblationError, UsageError
 from tests.verdict.study import lock_small, start_run, tell, write_stage, write_study
 
 RECORD = Path(__file__).parents[2] / "runs" / "records" / "everywhere" / "local"
@@ -80,6 +80,14 @@ def test_printed_commands_name_the_backend(study):
     assert "Next: ablation run --arm X --policy vllm\n" in call("verdict", "--policy", "vllm", code=6).stderr
     assert call("status", "--policy", "vllm").stdout.endswith("next     ablation run --all --policy vllm\n")
     assert call("status", run.root).stdout.endswith(f"next     ablation run --all --run {run.root}\n")
+
+
+@pytest.mark.parametrize("name", ["report", "audit"])
+def test_a_run_that_is_not_there_is_made_by_a_command_with_its_backend(study, name):
+    shutil.rmtree(study[0].root)
+    with pytest.raises(AblationError, match="runs/small-vllm: there is no") as refused:
+        call(*COMMANDS[name], "--policy", "vllm")
+    assert refused.value.hint == "`ablation run --all --policy vllm` makes one."
 
 
 @pytest.mark.parametrize(
