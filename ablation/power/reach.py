@@ -16,6 +16,7 @@ import numpy as np
 from ablation.measures.bootstrap import Estimate
 from ablation.measures.measure import measure
 from ablation.plan.model import Plan
+from ablation.plan.phase2 import Guard, guard_set
 from ablation.plan.rules import ALL_COUNTS, Rule, StopRule
 from ablation.plan.words import number
 from ablation.rollouts.outcomes import Outcomes
@@ -72,13 +73,20 @@ def reach(plan: Plan, stop_judge: StopJudge) -> list[Reach]:
     for place, rule in enumerate(main.rules if main else ()):
         found.append(_rule(plan, rule, ("verdict", "release", "main", "rules", place), main.rollouts, None))
     for place, rule in enumerate(plan.verdict.release.guards if plan.verdict.release else ()):
-        found.append(_rule(plan, rule, ("verdict", "release", "guards", place), None, None))
+        found.append(_rule(plan, rule, ("verdict", "release", "guards", place), _guarded(plan, rule), None))
     for place, rule in enumerate(own):
         found.append(_rule(plan, rule, ("extension", "damage", place), plan.sweep_rollouts, measured))
     selection = plan.extension.selection if plan.extension else None
     for place, rule in enumerate(selection.require if selection else ()):
         found.append(_rule(plan, rule, ("extension", "selection", "require", place), selection.rollouts, None))
     return found
+
+
+def _guarded(plan: Plan, guard: Guard) -> int | None:
+    """Rollouts of each model on the guard's set; None where the set's file says how many items there are."""
+    release, where = plan.verdict.release, guard_set(guard)
+    section = (release and release.main) if where == "main" else getattr(plan.verdict, where, None)
+    return None if section is None else section.rollouts
 
 
 def _rule(plan: Plan, rule: Rule, place: tuple[str | int, ...], rollouts: int | None, measured: Figures | None) -> Reach:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ablation.plan.load import load_plan, parse_plan
@@ -127,6 +129,22 @@ def test_damage_rules_at_the_edge_that_still_decide(of, rule):
     assert found.problem is None
     assert found.holds_at is not None
     assert found.fails_at is not None
+
+
+@pytest.mark.parametrize(
+    ("guard", "span"),
+    [
+        ('measure: looping, compare: change, op: ">=", limit: 300}', "-236 to 236"),
+        ('measure: looping, compare: value, op: "<=", limit: 236}', "0 to 236"),
+        ('measure: correct, compare: value, op: ">", limit: 144, on: held_out}', "0 to 144"),
+        ('measure: correct, compare: change, op: ">=", limit: -144, on: never_used}', "-144 to 144"),
+    ],
+)
+def test_guards_that_no_count_of_their_set_decides(guard, span):
+    path = Path(__file__).parents[2] / "plans" / "tessera.yaml"
+    text = path.read_text().replace("    guards:\n", f"    guards:\n      - {{name: odd, {guard}\n", 1)
+    (found,) = [one for one in reach(parse_plan(path, text.encode()).plan, fired_rule) if one.name == "odd"]
+    assert f"the number is {span}, so the rule" in found.problem
 
 
 def test_shares_are_tried_where_they_can_be(of):
