@@ -6,6 +6,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,7 @@ def check_ledger(
     lines = read_lines(path, "number", 1, found, "ledger")
     sets = read_sets(lines, found)
     times = {str(record.get("stage")): str(record.get("time")) for _, record in history.of(*COMPLETED)}
+    set_back = _set_back([str(record["time"]) for record in history.lines.records if record and "time" in record])
     marks: dict[str, list[Mapping[str, Any]]] = {}
     for record in lines.records:
         if record.get("plan") == tree.digest:
@@ -90,10 +92,29 @@ def check_ledger(
         ]
         if not fitting:
             found.differ(path, f"has no mark that the problems of {name} were {use}")
-        elif name in times and str(fitting[0].get("time"))[:19] > times[name][:19]:
-            found.differ(path, f"marks {name} at {fitting[0].get('time')}, after its rollouts ({times[name]})")
+        elif name in times and (late := _seconds(times[name], fitting[0].get("time"))) >= 1:
+            text = f"marks {name} at {fitting[0].get('time')}, after its rollouts ({times[name]})"
+            if late > set_back + 1:
+                found.differ(path, text)
+            else:
+                found.note(f"{path}: {text}; the journal's clock was set back by {set_back:.0f} s, which explains it")
         found.count("stages marked in the ledger")
     return lines
+
+
+def _seconds(first: Any, last: Any) -> float:
+    """From one time to another, both as they are written: whole seconds in the ledger, parts of them in the journal."""
+    ends = [datetime.fromisoformat(str(one)).replace(microsecond=0) for one in (first, last)]
+    return (ends[1] - ends[0]).total_seconds()
+
+
+def _set_back(times: Sequence[str]) -> float:
+    """Seconds by which the clock went back at most while a journal was written: 0 if each event is later than those before it."""
+    most, latest = 0.0, times[0] if times else ""
+    for time in times:
+        most = max(most, _seconds(time, latest))
+        latest = time if _seconds(latest, time) > 0 else latest
+    return most
 
 
 def read_sets(lines: Lines, found: Findings) -> dict[str, set[str]]:

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -197,6 +198,30 @@ def test_a_journal_in_another_order(copied, events, expected):
     found = audit_run(root, plan=plan)
     assert found.exit_code == 3
     assert any(expected in line for line in found.found.differences), found.found.differences
+
+
+def an_hour_back(records):
+    """The machine's clock is set back by an hour in the middle of the run."""
+    for record in records[len(records) // 2 :]:
+        record["time"] = (datetime.fromisoformat(record["time"]) - timedelta(hours=1)).isoformat()
+
+
+def all_an_hour_back(records):
+    """Every event an hour earlier than it was, so that marks of the ledger seem to come after their rollouts."""
+    for record in records:
+        record["time"] = (datetime.fromisoformat(record["time"]) - timedelta(hours=1)).isoformat()
+
+
+def test_a_clock_that_was_set_back_is_a_note_and_a_journal_that_was_dated_back_a_difference(copied):
+    root, plan = copied("forged")
+    reseal(root, an_hour_back)
+    found = audit_run(root, plan=plan)
+    assert (found.exit_code, found.found.differences) == (0, [])
+    assert any("the journal's clock was set back by 3600 s" in line for line in found.found.notes)
+    reseal(root, lambda records: [record | {"time": records[0]["time"]} for record in records])
+    reseal(root, all_an_hour_back)
+    found = audit_run(root, plan=plan)
+    assert any("after its rollouts" in line for line in found.found.differences)
 
 
 def test_a_deviation_that_says_less_than_had_been_seen(copied):
