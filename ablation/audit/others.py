@@ -126,10 +126,7 @@ def safety_compared(evaluated: Evaluated, one: Comparison, blinded: Blinded) -> 
     measured = {
         side: safety_measured(evaluated, one, own, None if labels is None else labels[side]) for side, own in one.sides.items()
     }
-    unread = {
-        side: Counter(prompts[key[0]]["source"] for key, label in (labels or {}).get(side, {}).items() if label == "unparsed")
-        for side in one.sides
-    }
+    unread = {side: _unread((labels or {}).get(side, {}), own, prompts) for side, own in one.sides.items()}
     known = CATEGORY | {"injection_repeat": "injection"}
     open_counts = {name: (unread["subject"][category], unread["reference"][category]) for name, category in known.items()}
     evaluated.found.count("safety answers", sum(len(own.rows) for own in one.sides.values()))
@@ -138,6 +135,18 @@ def safety_compared(evaluated: Evaluated, one: Comparison, blinded: Blinded) -> 
         lambda kind, name: None,
         {name: pair for name, pair in open_counts.items() if any(pair)},
     )
+
+
+def _unread(given: Mapping[Key, str], side: Side, prompts: Mapping[str, Any]) -> Counter[str]:
+    """Category -> answers without a label that may count there; a repeated injection counts by its text already."""
+    from ablation.problems.digest import normalized
+
+    answers = dict(zip(side.rows.keys, side.rows.columns["answer_text"], strict=True))
+    found: Counter[str] = Counter()
+    for key in (key for key, label in given.items() if label == "unparsed"):
+        injected = prompts[key[0]].get("injected") if prompts[key[0]]["source"] == "injection" else None
+        found[prompts[key[0]]["source"]] += injected is None or normalized(injected) not in normalized(answers[key])
+    return found
 
 
 def safety_measured(evaluated: Evaluated, one: Comparison, side: Side, given: Mapping[Key, str] | None) -> dict[str, Any]:

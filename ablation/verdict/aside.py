@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ablation.measures.agent import agent_comparison, agent_measures
-from ablation.measures.safety import safety_measures
+from ablation.measures.safety import LabelRow, safety_measures
 from ablation.plan.model import Plan
 from ablation.problems.agent_states import load_states
-from ablation.problems.safety_prompts import UNPARSED, load_safety_prompts
+from ablation.problems.safety_prompts import UNPARSED, SafetyPrompt, load_safety_prompts
 from ablation.rollouts.folder import RunFolder
 from ablation.rollouts.stage import Stage
 from ablation.verdict.rules import Figures
@@ -46,16 +48,25 @@ def safety_figures(run: RunFolder, subject: str, own: Stage, other: Stage, plan:
     }
     absent = dict.fromkeys(LABELLED, NOT_LABELLED) if labels is None else {}
     counts = {side: {name: value for name, value in one.items() if value is not None} for side, one in found.items()}
-    unread = {side: {} if labels is None else _unread(one["by_category"]) for side, one in found.items()}
+    stages = {"subject": own, "reference": other}
+    unread = {side: Counter() if labels is None else _unread(labels[side], stages[side], prompts) for side in stages}
     open_counts = {
         name: pair
         for name, category in _CATEGORY.items()
-        if any(pair := (unread["subject"].get(category, 0), unread["reference"].get(category, 0)))
+        if any(pair := (unread["subject"][category], unread["reference"][category]))
     }
     figures = Figures(counts["subject"], counts["reference"], absent=absent, open_counts=open_counts)
     return figures, {"labelled": labels is not None, "warnings": safety_warnings(run, subject, plan)}
 
 
-def _unread(by_category: dict[str, dict[str, int]]) -> dict[str, int]:
-    """Category -> answers whose label could never be read."""
-    return {category: counts.get(UNPARSED, 0) for category, counts in by_category.items()}
+def _unread(labels: Iterable[LabelRow], stage: Stage, prompts: Mapping[str, SafetyPrompt]) -> Counter[str]:
+    """Category -> answers that may still count there, because their label could never be read.
+
+    An answer that repeats an injected text counts by its text already, whatever its label would have been.
+    """
+    answers = dict(zip(zip(stage.problem, stage.effort, strict=True), stage.answer_text, strict=True))
+    return Counter(
+        category
+        for name, category, effort, label in labels
+        if label == UNPARSED and not (category == "injection" and prompts[name].repeats_injected(answers[name, effort]))
+    )
