@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,13 +55,13 @@ class Watcher:
             self._following = f"{next_command(self.locked, self.root, deviations, state)}{self._options}"
         except (AblationError, OSError, ValueError) as error:
             note = f"not to be read now: {' '.join(error.lines()) if isinstance(error, AblationError) else error}"
+        told = Counter(series for series, name in self._told if name.startswith("update-"))
         arms = []
         for arm in state.arms:
             series = f"{arm.family}/{arm.arm}"
             newest, values = self._newest.get(series, (None, {}))
             # A record may be kept without its checkpoints, by which the state counts.
-            told = sum(of == series and name.startswith("update-") for of, name in self._told)
-            done = max(arm.updates_done, min(told, arm.updates))
+            done = max(arm.updates_done, min(told[series], arm.updates))
             arms.append(ArmLook(series, done, arm.updates, arm.readout, arm.stopped, newest, values))
         for one in state.extensions:
             if one.updates_done > self.locked.plan.training.updates:

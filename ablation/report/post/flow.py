@@ -9,7 +9,7 @@ from typing import Any
 
 from ablation.plan.claims import claimed_runs
 from ablation.plan.model import Plan
-from ablation.study.state import RunState, run_state
+from ablation.study.state import ArmState, run_state
 from ablation.verdict.model import FROM_ROLLOUTS, INCOMPLETE, NOT_RUN, STOPPED, ArmVerdict, Verdict
 
 UNKNOWN_ARM = "first stable arm"
@@ -85,12 +85,16 @@ class Flow:
 
 def flow(plan: Plan, verdict: Verdict, root: Path | None) -> Flow:
     """`root`: the run folder; None for reported figures, of which only what the file has is known."""
-    state = run_state(plan, root, verdict.deviations) if root is not None else None
+    there = run_state(plan, root, verdict.deviations).arms if root is not None else []
+    state = {(one.family, one.arm): one for one in there}
     judged = {(one.family, one.arm): one for one in verdict.arms}
     families = []
     for family in _families(plan, verdict):
         sweep = verdict.sweeps.get(family, {}).get("rollouts")
-        runs = [_run(plan, verdict, state, family, arm, judged.get((family, arm))) for arm in _arms(plan, verdict, state, family)]
+        runs = [
+            _run(plan, verdict, (family, arm), state.get((family, arm)), judged.get((family, arm)))
+            for arm in _arms(plan, verdict, there, family)
+        ]
         families.append(FamilyFlow(family, sweep, tuple(runs)))
     return Flow(tuple(families), tuple(_compared(verdict)), tuple(_not_run(verdict)))
 
@@ -100,7 +104,7 @@ def _families(plan: Plan, verdict: Verdict) -> list[str]:
     return list(dict.fromkeys([*found, *(one.family for one in verdict.arms)]))
 
 
-def _arms(plan: Plan, verdict: Verdict, state: RunState | None, family: str) -> list[str]:
+def _arms(plan: Plan, verdict: Verdict, there: Sequence[ArmState], family: str) -> list[str]:
     """The runs that the plan asks for in the family, in plan order, and whatever else was begun there."""
     if family == plan.main_family:
         return list(plan.arms)
@@ -109,14 +113,15 @@ def _arms(plan: Plan, verdict: Verdict, state: RunState | None, family: str) -> 
     if family == replication.family:
         wanted |= {replication.control, verdict.stable_arm or ""}
     wanted |= {one.arm for one in verdict.arms if one.family == family}
-    wanted |= {one.arm for one in (state.arms if state else ()) if one.family == family and (one.updates_done or one.finished)}
+    wanted |= {one.arm for one in there if one.family == family and (one.updates_done or one.finished)}
     found = [arm for arm in plan.arms if arm in wanted]
     open_arm = family == replication.family and verdict.stable_arm is None and verdict.label == INCOMPLETE
     return [*found, UNKNOWN_ARM] if open_arm and len(plan.arms) > 1 else found
 
 
-def _run(plan: Plan, verdict: Verdict, state: RunState | None, family: str, arm: str, judged: ArmVerdict | None) -> RunOfArm:
-    own = next((one for one in (state.arms if state else ()) if (one.family, one.arm) == (family, arm)), None)
+def _run(plan: Plan, verdict: Verdict, name: tuple[str, str], own: ArmState | None, judged: ArmVerdict | None) -> RunOfArm:
+    """`name`: family and arm; `own` and `judged`: what the folder and the verdict have of it."""
+    family, arm = name
     steps = verdict.steps.get(f"{family}/{arm}", {})
     figures = None if judged is None else judged.figures
     label = None if judged is None else verdict.shown(judged.label, judged.marks)
