@@ -116,8 +116,8 @@ def unseal(state: ReadState, locked: LockedPlan, key: Path | None, tell: Tell) -
     if state.missing:
         raise IncompleteError(
             f"{folder.root}: the key stays sealed: {'; '.join(state.missing)}",
-            hint="It is opened when every rating is in. Who began and will not go on is let go by a deviation: "
-            f"`ablation plan deviate PLAN --reason ... --seen results --opens {rater_gate(folder.name, folder.subject, 'RATER')}`.",
+            hint="It is opened when every rating is in. Who began and will not go on is let go by a deviation: `ablation plan "
+            f"deviate PLAN --reason ... --seen results --opens {rater_gate(folder.name, folder.subject, 'RATER')}`.",
         )
     opened = read_key(folder.key if folder.key.is_file() else key_path(locked, folder, key), state.commitment)
     content = result_content(state, opened, locked)
