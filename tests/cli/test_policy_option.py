@@ -11,6 +11,8 @@ from typer.testing import CliRunner
 
 from ablation.cli.main import app
 from ablation.errors import AblationError, UsageError
+from ablation.plan.lock import verify_lock
+from ablation.rollouts.folder import RunFolder
 from tests.verdict.study import lock_small, start_run, tell, write_stage, write_study
 
 RECORD = Path(__file__).parents[2] / "runs" / "records" / "everywhere" / "local"
@@ -34,20 +36,35 @@ def call(*arguments, code=None):
     return result
 
 
-@pytest.fixture
-def study(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
     """A plan for two backends whose only run is that of the second one."""
+    folder = tmp_path_factory.mktemp("made")
+    locked = lock_small(folder / "plans", policy={"backend": "local", "also": ["vllm"]})
+    write_study(start_run(folder / "runs" / "small-vllm", locked), locked, {("main", "C"), ("replication", "C")})
+    return folder
+
+
+@pytest.fixture
+def looked_at(made, monkeypatch):
     monkeypatch.delenv("ABLATION_POLICY", raising=False)
-    locked = lock_small(tmp_path / "plans", policy={"backend": "local", "also": ["vllm"]})
-    run = start_run(tmp_path / "runs" / "small-vllm", locked)
-    write_study(run, locked, {("main", "C"), ("replication", "C")})
+    monkeypatch.chdir(made)
+
+
+@pytest.fixture
+def study(made, tmp_path, monkeypatch):
+    """A copy, to be changed."""
+    monkeypatch.delenv("ABLATION_POLICY", raising=False)
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    return run, locked
+    run = RunFolder(tmp_path / "runs" / "small-vllm")
+    run.verdict.unlink(missing_ok=True)
+    return run, verify_lock(tmp_path / "plans" / "small.yaml")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.parametrize("how", ["option", "variable"])
-def test_the_run_of_a_backend_is_found_by_its_name(study, monkeypatch, name, how):
+def test_the_run_of_a_backend_is_found_by_its_name(looked_at, monkeypatch, name, how):
     if how == "variable":
         monkeypatch.setenv("ABLATION_POLICY", "vllm")
     result = call(*COMMANDS[name], *(["--policy", "vllm"] if how == "option" else []))
@@ -55,7 +72,7 @@ def test_the_run_of_a_backend_is_found_by_its_name(study, monkeypatch, name, how
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_backend_that_the_plan_does_not_name_is_refused_before_anything(study, name):
+def test_a_backend_that_the_plan_does_not_name_is_refused_before_anything(looked_at, name):
     with pytest.raises(UsageError, match="--policy: found `tinker`; the plan plans/small.yaml may be run with local or vllm"):
         call(*COMMANDS[name], "--policy", "tinker")
 
@@ -120,13 +137,13 @@ def test_processes_of_a_run_without_an_engine_are_repeated(study):
     assert call("status", "--policy", "vllm").stdout.endswith("next     ablation run --all --processes 2 --policy vllm\n")
 
 
-def test_figures_have_no_backend(study):
+def test_figures_have_no_backend(looked_at):
     for command in ("verdict", "report"):
         with pytest.raises(UsageError, match="--policy"):
             call(command, "--measures", "figures.yaml", "--policy", "vllm")
 
 
-def test_the_viewer_opens_the_run_of_a_backend(study, monkeypatch):
+def test_the_viewer_opens_the_run_of_a_backend(looked_at, monkeypatch):
     opened = []
     monkeypatch.setattr("ablation.view.serve.serve", lambda place, *rest, **named: opened.append(place))
     call("view", "--policy", "vllm", code=0)
