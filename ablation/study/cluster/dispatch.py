@@ -37,6 +37,8 @@ class Dispatch:
         self._deliver, self._holds, self._lost = deliver, holds, lost
         self._active: set[Any] = set()
         self._lock = threading.Lock()
+        self._task: Any = None
+        """Made once: the head is told of each new one."""
         self._sent: dict[tuple[str, int, int], Any] = {}
 
     @property
@@ -105,10 +107,12 @@ class Dispatch:
 
         from ablation.study.cluster.worker import work
 
-        needs = self.cluster.needs
-        place = {"num_cpus": needs.cpus, "num_gpus": needs.gpus, "scheduling_strategy": "SPREAD"}
-        once = {"max_calls": 1} if needs.gpus else {}  # the process ends with its unit, and its GPUs are free
-        task = ray.remote(max_retries=0, **place, **once)(work).options(name=unit.name)  # retries: see the package's docstring
+        if self._task is None:
+            needs = self.cluster.needs
+            place = {"num_cpus": needs.cpus, "num_gpus": needs.gpus, "scheduling_strategy": "SPREAD"}
+            once = {"max_calls": 1} if needs.gpus else {}  # the process ends with its unit, and its GPUs are free
+            self._task = ray.remote(max_retries=0, **place, **once)(work)  # retries: see the package's docstring
+        task = self._task.options(name=unit.name)
         refs = {name: self._put(path) for name, path in files.items()}
         generator, ended = task.remote(order, refs), False
         with self._lock:

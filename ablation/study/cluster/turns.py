@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from contextlib import contextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
+
+ABANDONED = 5.0
+"""Seconds in which a task ends once the run does for a reason that it may never hear of, such as a cluster that is gone."""
 
 
 class Ended(Exception):
@@ -55,7 +59,10 @@ class Turns:
         self._go_on()
 
     def end(self, why: BaseException | None = None) -> None:
-        """Nobody goes further than to the next time that it asks for the turn. `why` is raised then, whatever comes of it."""
+        """Nobody goes further than to the next time that it asks for the turn.
+
+        With `why` that is raised, whatever comes of the tasks, for good; and one that waits in vain is left where it is.
+        """
         self._why = self._why or why
         self.ended = True
 
@@ -65,40 +72,56 @@ class Turns:
         After the first error, or one in this thread (Ctrl-C), all of them end: `cancel` ends what they wait for.
         """
 
-        def begun(task: Callable[[], T]) -> T:
-            with self.taken():
-                return task()
+        def begun(task: Callable[[], T], future: Future[T]) -> None:
+            try:
+                with self.taken():
+                    found = task()
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(found)
 
         outermost = not self.mine
+        futures: list[Future[T]] = [Future() for _ in tasks]
         try:
-            with self.aside(), ThreadPoolExecutor(max(len(tasks), 1), thread_name_prefix="arm") as pool:
-                return self._results([pool.submit(begun, task) for task in tasks], cancel)
+            with self.aside():
+                for pair in zip(tasks, futures, strict=True):  # daemons: the program's end waits for none that is left
+                    threading.Thread(target=begun, args=pair, name="arm", daemon=True).start()
+                return self._results(futures, cancel)
         finally:
-            if outermost:  # all threads have ended, and the next ones may begin
-                self.ended, self._why = False, None
+            if outermost and self._why is None:  # all threads have ended, and the next ones may begin
+                self.ended = False
 
     def _results(self, futures: Sequence[Future[T]], cancel: Callable[[], None]) -> list[T]:
         try:
             while wait(futures, timeout=0.5, return_when=FIRST_EXCEPTION).not_done and not _failed(futures):
                 self._go_on()
         except Ended:  # by an error in another thread: what a task of these waits for, or what waits for these
-            self._stop(cancel)
-            wait(futures)
+            self._stop(futures, cancel)
             raise self._why or _failed(futures) or Ended from None
         except BaseException:
-            self._stop(cancel)
+            self._stop(futures, cancel)
             raise
         if _failed(futures) is not None:
-            self._stop(cancel)
-            wait(futures)  # the first that is done may have ended for another's error
+            self._stop(futures, cancel)  # the first that is done may have ended for another's error
             failed = self._why or _failed(futures)
             assert failed is not None
             raise failed
         return [future.result() for future in futures]
 
-    def _stop(self, cancel: Callable[[], None]) -> None:
+    def _stop(self, futures: Sequence[Future], cancel: Callable[[], None]) -> None:
+        """Until all have ended. Where there is a reason for it neither they nor `cancel` may hold it up."""
         self.end()
-        cancel()
+        if self._why is None:
+            cancel()
+        else:
+            threading.Thread(target=cancel, daemon=True).start()
+        until = None
+        while wait(futures, timeout=0.2).not_done:
+            if self._why is not None:
+                until = until or time.monotonic() + ABANDONED
+                if time.monotonic() > until:
+                    return
 
     def _take(self) -> None:
         self._lock.acquire()

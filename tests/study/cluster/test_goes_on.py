@@ -58,7 +58,8 @@ def test_a_killed_driver_and_then_a_lost_node(runs, serial, cluster):
     assert [worker_of(lost)[1] for lost in runs.events("worker_lost")] == [name]
     assert_equal_runs(runs, serial)
     assert_nothing_twice(runs)
-    assert ablation(runs.folder, "audit").returncode == 0
+    audited = ablation(runs.folder, "audit")
+    assert audited.returncode == 0 and "AGREES" in audited.stdout, audited.stdout + audited.stderr
 
 
 def test_ctrl_c_ends_all_processes_and_says_how_to_go_on(serial, tmp_path):

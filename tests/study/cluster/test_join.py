@@ -1,7 +1,6 @@
 """Clusters that cannot do the work are refused before anything is started."""
 
 import socket
-import sys
 import time
 
 import pytest
@@ -140,19 +139,6 @@ def test_a_machine_with_another_version_of_a_package(cluster, tmp_path):
         assert line.endswith(f"peft 0.0.1, here {version('peft')}") and f"({node.node_id[:8]}) has other versions" in line
     finally:
         cluster.remove_node(node)
-
-
-@pytest.mark.slow
-def test_an_arm_with_a_command_of_its_own(cluster, tmp_path):
-    tree = small_tree()
-    tree["arms"] = {"C": tree["arms"]["C"], "E": {"external": {"command": [sys.executable, "-c", "pass"], "each": "arm"}}}
-    plan = write_plan(tmp_path, tree)
-    lock_plan(plan)
-    with open_cluster_study(verify_lock(plan), tmp_path / "run", Silent(), address=cluster.address) as study:
-        with pytest.raises(UsageError, match="--on: arm E is trained by a command of its own") as refused:
-            study.run_all()
-        assert "ablation run --arm E" in refused.value.hint
-        assert not list((tmp_path / "run").rglob("part-*"))
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from ablation.study.cluster import turns as module
 from ablation.study.cluster.turns import Turns
 
 
@@ -56,4 +57,17 @@ def test_why_all_of_them_end_is_told_and_not_what_comes_of_it():
     threading.Timer(0.1, turns.end, [LookupError("the reason")]).start()
     with pytest.raises(LookupError, match="the reason"):
         turns.together([waits, lambda: turns.together([waits], cancelled.set)], cancelled.set)
-    assert turns.together([lambda: 1], lambda: None) == [1], "the next ones are not held to it"
+    with pytest.raises(LookupError, match="the reason"):
+        turns.together([lambda: 1], lambda: None)
+
+
+def test_a_task_that_waits_for_ever_does_not_hold_up_the_reason(monkeypatch):
+    """It has the turn, too; and so has what was to end it."""
+    monkeypatch.setattr(module, "ABANDONED", 0.3)
+    turns, for_ever = Turns(), threading.Event()
+    threading.Timer(0.1, turns.end, [LookupError("the reason")]).start()
+    began = time.monotonic()
+    with pytest.raises(LookupError, match="the reason"):
+        turns.together([for_ever.wait, lambda: turns.together([for_ever.wait], for_ever.wait)], for_ever.wait)
+    assert time.monotonic() - began < 3
+    for_ever.set()
