@@ -21,6 +21,10 @@ from tests.merge.small import weights
 from tests.study.mini import ablation, command, environment
 
 
+SHORT = {"texts": 2, "longest": 24}
+"""For tests that do not ask what the models say."""
+
+
 def source(study, text="C@2"):
     return find_source(verify_lock(study / "plans" / "mini.yaml"), study / "runs" / "mini", text)
 
@@ -94,7 +98,7 @@ def test_a_folder_that_came_meanwhile_is_let_alone(finished, tmp_path):
         return "card"
 
     with pytest.raises(UsageError, match="is there already, and is not this merge"):
-        merge(source(finished), Settings(tmp_path / "out", texts=2), quietly, card_and_folder)
+        merge(source(finished), Settings(tmp_path / "out", **SHORT), quietly, card_and_folder)
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["thesis.txt"] and not partial(tmp_path)
 
 
@@ -109,7 +113,7 @@ def test_a_folder_that_came_while_files_were_hashed_is_let_alone(finished, tmp_p
 
     monkeypatch.setattr(files, "folder_files", hashed)
     with pytest.raises(UsageError, match="is there already, and is not this merge"):
-        merge(source(finished), Settings(tmp_path / "out", texts=2), quietly, card)
+        merge(source(finished), Settings(tmp_path / "out", **SHORT), quietly, card)
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["thesis.txt"] and not partial(tmp_path)
 
 
@@ -118,7 +122,7 @@ def test_the_same_merge_that_another_command_wrote_meanwhile_is_taken(done, fini
         shutil.copytree(done[1], tmp_path / "out")
         return "card"
 
-    record = merge(source(finished), Settings(tmp_path / "out", texts=2), quietly, card_and_folder)
+    record = merge(source(finished), Settings(tmp_path / "out", **SHORT), quietly, card_and_folder)
     assert not record["written"] and record["check"] == done[0]["check"]
     assert (tmp_path / "out" / CARD).read_text() == "card of C\n" and not partial(tmp_path)
 
@@ -172,7 +176,7 @@ def test_another_chat_template_than_when_it_was_sampled_is_refused(study):
 
 def test_without_a_run_the_prompts_are_the_texts(study, tmp_path):
     shutil.rmtree(study / "runs")
-    record = merge(source(study, "start@0"), Settings(tmp_path / "start", texts=5), quietly, card)
+    record = merge(source(study, "start@0"), Settings(tmp_path / "start", texts=5, longest=24), quietly, card)
     assert record["texts"]["origin"] == "prompts" and record["texts"]["count"] == 5
     assert "adapter_vs_start" not in record["check"] and record["journal"] is None
 
@@ -210,7 +214,7 @@ def test_weights_that_are_not_what_the_adapter_computes_are_refused(finished, tm
 
     monkeypatch.setattr(run, "write_merged", without_one_pair)
     with pytest.raises(MergeRefused, match="merge_lost_effect") as refused:
-        merge(source(finished), Settings(tmp_path / "out", texts=8), quietly, card)
+        merge(source(finished), Settings(tmp_path / "out", texts=8, longest=24), quietly, card)
     assert refused.value.record["check"]["ratio"] == pytest.approx(1.0)
     assert not (tmp_path / "out").exists() and not partial(tmp_path)
 
