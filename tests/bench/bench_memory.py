@@ -17,6 +17,7 @@ from .row import Row
 
 LENGTH, VOCABULARY = 32_768, 151_936
 GIGABYTE = 1e9
+TURNS = 2
 
 
 def measure(call: str, rollouts: int, length: int, **model) -> dict[str, float]:
@@ -34,6 +35,12 @@ def measure(call: str, rollouts: int, length: int, **model) -> dict[str, float]:
     return result | {"beyond": result["peak"] - result["loaded"]}
 
 
+def least(*arguments, **model) -> dict[str, float]:
+    """Of several measurements: what the allocator keeps of what was let go again differs from one to the next, and only adds."""
+    found = [measure(*arguments, **model) for _ in range(TURNS)]
+    return {name: min(one[name] for one in found) for name in found[0]}
+
+
 def rows() -> list[Row]:
     found = []
     full = LENGTH * VOCABULARY * 4 / GIGABYTE
@@ -42,8 +49,8 @@ def rows() -> list[Row]:
         name = f"{what}, one rollout of {LENGTH:,} tokens, vocabulary {VOCABULARY:,}, one layer: peak beyond the model"
         found.append(Row(name, f"{more:.2f} GB (the logits: {full:.1f} GB)", "<= 1 GB", more <= 1))
     model = {"layers": 24, "hidden": 256, "vocabulary": 256}
-    kept = measure("update", 1, 2048, **model)
-    again = measure("update", 1, 2048, **model, gradient_checkpointing=True)
+    kept = least("update", 1, 2048, **model)
+    again = least("update", 1, 2048, **model, gradient_checkpointing=True)
     memory, time = again["beyond"] / kept["beyond"], again["seconds"] / kept["seconds"]
     name = "gradient_checkpointing, 24 layers, one rollout of 2,048 tokens: peak beyond the model"
     measured = f"{memory:.2f}x of {kept['beyond'] / GIGABYTE:.2f} GB, in {time:.2f}x the time"
