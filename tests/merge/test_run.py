@@ -20,7 +20,6 @@ from tests.merge.conftest import bfloat16_study
 from tests.merge.small import weights
 from tests.study.mini import ablation, command, environment
 
-
 SHORT = {"texts": 2, "longest": 24}
 """For tests that do not ask what the models say."""
 
