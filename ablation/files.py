@@ -6,6 +6,7 @@ folder, flushed, synced and renamed. A folder is built the same way. Errors of t
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -21,6 +22,7 @@ from typing import Any
 from ablation.errors import AblationError
 
 TEMPORARY_PREFIX = ".partial-"
+_TOGETHER_PREFIX = f"{TEMPORARY_PREFIX}set-"
 MARKER = "complete.json"
 
 
@@ -142,43 +144,52 @@ def write_folder(path: Path, fill: Callable[[Path], None], *, tell: Callable[[st
 def write_together(folder: Path, files: Mapping[str, bytes], earlier: Iterable[str] = ()) -> None:
     """Put `files` (place in `folder` -> content) there, instead of those and of the `earlier` ones; whatever else is there stays.
 
-    Nobody who looks finds some of both. All are written under temporary names; then what was there goes, the last of `files`
-    first and the first one last; then the new ones come in their order. A full disk leaves what was there, a kill while they move
-    a part of one set: the first file is there while any is, and the last one only if all are.
+    Nobody who looks finds some of both. All are written under temporary names, beside their places, which may be on several
+    disks; then what was there goes, the last of `files` first and the first one last; then the new ones come in their order. A
+    full disk leaves what was there, a kill while they move a part of one set: the first file is there while any is, and the last
+    one only if all are.
     """
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder, os.O_RDONLY)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)  # of two writers one waits
-            remove_partial(folder)
-            temporary = Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX, dir=folder))
+            parents = dict.fromkeys((folder, *((folder / name).parent for name in files)))
+            temporary: dict[Path, Path] = {}
             try:
+                for parent in parents:
+                    parent.mkdir(parents=True, exist_ok=True)
+                    for left in parent.glob(f"{_TOGETHER_PREFIX}*"):  # of a killed writer; the lock is held, so none is at work
+                        shutil.rmtree(left, ignore_errors=True)
+                    temporary[parent] = Path(tempfile.mkdtemp(prefix=_TOGETHER_PREFIX, dir=parent))
                 _replace_together(folder, temporary, files, earlier)
             finally:
-                shutil.rmtree(temporary, ignore_errors=True)
+                for path in temporary.values():
+                    shutil.rmtree(path, ignore_errors=True)
         finally:
             os.close(handle)
 
 
-def _replace_together(folder: Path, temporary: Path, files: Mapping[str, bytes], earlier: Iterable[str]) -> None:
-    parents = {folder, *((folder / name).parent for name in files)}
-    for parent in parents:
-        parent.mkdir(parents=True, exist_ok=True)
-    for number, content in enumerate(files.values()):
-        path = temporary / str(number)
-        path.write_bytes(content)
-        with path.open("rb") as written:
-            os.fsync(written.fileno())
+def _replace_together(folder: Path, temporary: Mapping[Path, Path], files: Mapping[str, bytes], earlier: Iterable[str]) -> None:
+    """`temporary`: folder that files come to -> where they are written until all are."""
+    earlier = list(earlier)
+    for name in (*files, *earlier):
+        if (folder / name).is_dir() and not (folder / name).is_symlink():
+            raise IsADirectoryError(errno.EISDIR, f"{name} is a folder")
+    written = {name: temporary[(folder / name).parent] / str(number) for number, name in enumerate(files)}
+    for name, path in written.items():
+        path.write_bytes(files[name])
+        with path.open("rb") as handle:
+            os.fsync(handle.fileno())
         path.chmod(0o644)
     first, *others = files
     for name in (*reversed(others), *(name for name in earlier if name not in files), first):
         (folder / name).unlink(missing_ok=True)
-    for parent in parents:  # a power failure must not bring some of them back beside new ones
+    for parent in temporary:  # a power failure must not bring some of them back beside new ones
         sync_folder(parent)
-    for number, name in enumerate(files):
-        os.replace(temporary / str(number), folder / name)
-    for parent in parents:
+    for name, path in written.items():
+        os.replace(path, folder / name)
+    for parent in temporary:
         sync_folder(parent)
 
 

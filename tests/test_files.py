@@ -3,6 +3,7 @@ import json
 import os
 import random
 import signal
+import tempfile
 import threading
 import time
 from itertools import groupby
@@ -90,11 +91,44 @@ def test_files_that_belong_together_replace_earlier_ones(tmp_path):
     old, new = version("o", "tables/gone.tex"), version("n", "figures/b.svg")
     files.write_together(tmp_path, old)
     (tmp_path / "figures" / "mine.png").write_bytes(b"mine")
-    (tmp_path / ".partial-killed").mkdir()
+    (tmp_path / ".partial-set-killed").mkdir()
     files.write_together(tmp_path, new, earlier=["tables/gone.tex", "tables/never.tex"])
     assert found_in(tmp_path) == new | {"figures/mine.png": b"mine"}
     assert not list(tmp_path.glob(".partial-*"))
     assert (tmp_path / "page.html").stat().st_mode & 0o777 == 0o644
+
+
+def test_files_that_others_are_writing_below_the_folder_stay(tmp_path):
+    (tmp_path / "runs" / "a").mkdir(parents=True)
+    mine = [tmp_path / ".partial-mine", tmp_path / "runs" / "a" / ".partial-part.parquet"]
+    for path in mine:
+        path.write_bytes(b"half")
+    files.write_together(tmp_path, version("n"))
+    assert [path.read_bytes() for path in mine] == [b"half", b"half"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_folder_in_the_place_of_a_file_leaves_all_that_was_there(tmp_path, name):
+    old = {other: content for other, content in version("o").items() if other != name}
+    files.write_together(tmp_path, old)
+    (tmp_path / name / "mine").mkdir(parents=True)
+    with pytest.raises(DiskError, match=f"{name} is a folder"):
+        files.write_together(tmp_path, version("n"))
+    assert found_in(tmp_path) == old
+    assert not list(tmp_path.rglob(".partial-*"))
+
+
+def test_a_folder_that_is_a_link_to_another_disk_is_written_as_any(tmp_path):
+    disk = Path("/dev/shm")
+    if not disk.is_dir() or disk.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("needs a second disk")
+    with tempfile.TemporaryDirectory(dir=disk) as other:
+        (tmp_path / "tables").symlink_to(other)
+        for letter in "on":
+            files.write_together(tmp_path, version(letter))
+            found = {name: (tmp_path / name).read_bytes() for name in NAMES}
+            assert found == version(letter)
+        assert not list(Path(other).glob(".partial-*"))
 
 
 def test_a_disk_that_is_full_at_any_step_leaves_no_mix_and_says_so(tmp_path, monkeypatch):
