@@ -85,14 +85,26 @@ def json_bytes(value: Any) -> bytes:
     return (json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
-def parse_json(data: bytes | str) -> Any:
+def parse_json(data: bytes | str, *, names_once: bool = False) -> Any:
     """The value of JSON that a program wrote. Raises `ValueError` for what is none, and for what only breaks whoever calculates
     with it: NaN, infinities, numbers beyond 64 bits, nesting beyond what can be read.
+
+    `names_once`: also for an object that has a name twice, of which readers see one or the other.
     """
+    once = _names_once if names_once else None
     try:
-        return json.loads(data, parse_constant=_refused_number, parse_int=_whole_number, parse_float=_finite_number)
+        return json.loads(
+            data, parse_constant=_refused_number, parse_int=_whole_number, parse_float=_finite_number, object_pairs_hook=once
+        )
     except RecursionError:
         raise ValueError("it is nested too deep to be read") from None
+
+
+def _names_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("an object has a name twice")
+    return found
 
 
 def _refused_number(text: str) -> float:

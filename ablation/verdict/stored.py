@@ -42,7 +42,7 @@ def check_stored(path: Path, own: Mapping[str, Any]) -> Stored:
         return Stored()
     left = "it is left as it is (remove it to have it written anew)"
     try:
-        stored = parse_json(path.read_bytes())
+        stored = parse_json(path.read_bytes(), names_once=True)
         if _is_older(stored, own):
             why = "is of an earlier state of the run, so it was not compared with what the rollouts give"
             return Stored(note=f"note: {path} {why}")
@@ -62,6 +62,8 @@ def check_stored(path: Path, own: Mapping[str, Any]) -> Stored:
 def _is_older(stored: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
     """Whether events or deviations have come since. That the journal's head is of this journal is for `check_journal` to say."""
     lines, deviations = stored["journal"]["length"], stored["deviations"]
+    if type(lines) is not int or lines < 1:  # true is not 1
+        raise ValueError("a verdict is of a journal that has lines")
     added = own["deviations"][len(deviations) :]
     return lines < own["journal"]["length"] or (bool(added) and deviations == own["deviations"][: len(deviations)])
 

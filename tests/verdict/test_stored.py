@@ -127,6 +127,22 @@ def test_what_is_no_verdict_is_said(judged, content):
     assert check_stored(path, own).wrong is not None
 
 
+@pytest.mark.parametrize("length", [True, 0, -1, 1.5])
+def test_a_length_that_no_journal_has_is_no_earlier_state(judged, length):
+    path, own = judged
+    assert "so it was edited" in wrong(
+        path, own | {"label": "NOT_REPLICATED", "journal": own["journal"] | {"length": length}}, own
+    )
+
+
+@pytest.mark.parametrize("place", ['{"label": "NOT_REPLICATED", ', '{"sections": {"held_out": {"label": 1}}, '])
+def test_a_name_that_is_there_twice_hides_nothing(judged, place):
+    path, own = judged
+    path.write_text(place + json.dumps(own)[1:])  # most readers see the last
+    assert json.loads(path.read_text()) == own
+    assert "so it was edited" in (check_stored(path, own).wrong or "")
+
+
 def test_what_was_put_in_is_escaped(judged):
     path, own = judged
     found = wrong(path, own | {"\x1b[2J\u202e": "\x9b2J"}, own)
