@@ -40,6 +40,7 @@ from ablation.rollouts.store import (
     write_part,
 )
 from ablation.study.deviations import take_up_deviations
+from ablation.study.extension import run_options
 from ablation.study.gates import check_family_gate
 from ablation.study.grading import grade_stage
 from ablation.study.journal import Journal
@@ -203,7 +204,7 @@ def _check_gates(locked: LockedPlan, root: Path, request: Request) -> None:
             if not stage_is_complete(run.sweep(family)):
                 raise GateError(
                     f"{name}: the sweep of {family} comes first: it is what every arm is compared with",
-                    hint=f"Run `ablation import --stage sweep --family {family} FILE`.",
+                    hint=f"Run `ablation import --stage sweep --family {family}{run_options(locked, root)} FILE`.",
                 )
         check_family_gate(locked, root, deviations, request.family, request.arm)
     own = next((path.parent for path in sorted(root.glob("*/*/*/stage.json")) if not is_imported(stage_info(path.parent))), None)

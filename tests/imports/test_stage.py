@@ -211,8 +211,9 @@ def test_an_update_has_the_cells_of_its_deal(locked, root):
 
 
 def test_gates(locked, root, tmp_path):
-    with pytest.raises(GateError, match="the sweep of main comes first"):
+    with pytest.raises(GateError, match="the sweep of main comes first") as early:
         bring(locked, root, given_rows(locked), "readout", "C")
+    assert early.value.hint == f"Run `ablation import --stage sweep --family main --plan {locked.path} FILE`."
     assert not root.exists()  # nothing was written
     bring(locked, root, given_rows(locked), "sweep")
     with pytest.raises(GateError, match="main/start/sweep is there already; a stage is never replaced"):
