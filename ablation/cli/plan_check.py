@@ -218,7 +218,7 @@ def _with_files(error: PlanError, document: Document) -> PlanError:
     cells = _value(document, ("problems", "cells"))
     cells = {effort: ids for effort, ids in cells.items() if isinstance(ids, list)} if isinstance(cells, dict) else {}
     faults = [fault_at(document, *found) for found in problem_faults(resources, cells, error.path)]
-    later = ["the rules", "the decision tables", "the shape of the model", *invalid]
+    later = ["whether each rule can fire", "the decision tables", "the shape of the model", *invalid]
     hint = f"Not looked at before the plan itself is right: {', '.join(later)}."
     return PlanError(error.path, sorted({*error.problems, *faults}), hint)
 

@@ -17,7 +17,7 @@ from ablation.plan.load import load_plan
 from tests.plan.conftest import TEXT, write_plan
 
 PLANS = Path(__file__).parents[2] / "plans"
-NOT_YET = "Not looked at before the plan itself is right: the rules, the decision tables, the shape of the model"
+NOT_YET = "Not looked at before the plan itself is right: whether each rule can fire, the decision tables, the shape of the model"
 
 
 class Outcome:
