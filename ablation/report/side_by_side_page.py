@@ -83,13 +83,16 @@ def _conclusion(runs: Sequence[RunOfPlan]) -> str:
     labels = dict.fromkeys(one.verdict.shown(one.verdict.label) for one in runs)
     arms = [{arm.name: arm.label for arm in one.verdict.arms} for one in runs]
     every = dict.fromkeys(name for one in arms for name in one)
-    differ = [name for name in every if len({one.get(name) for one in arms}) > 1]
+    differ = [name for name in every if len({one[name] for one in arms if name in one}) > 1]
+    absent = [name for name in every if any(name not in one for one in arms)]
     every_run = "Both" if len(runs) == 2 else f"All {len(runs)}"
     first = f"{every_run} runs say {next(iter(labels))}" if len(labels) == 1 else f"The runs differ: {', '.join(labels)}"
+    if absent:
+        first += f"; not yet in every run: {', '.join(map(clean, absent))}"
     if differ:
         luck = f" {LUCK}" if any(one.same is not None and one.same < 1 for one in runs) else ""
         return f"{first}; arms with different labels: {', '.join(map(clean, differ))}.{luck}"
-    return f"{first}; every arm has the same label in each."
+    return f"{first}." if absent else f"{first}; every arm has the same label in each."
 
 
 def _nats(value: float | None) -> str:
