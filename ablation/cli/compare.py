@@ -17,7 +17,8 @@ def compare(
 ) -> None:
     """What each backend made of the same plan: verdict, labels, rules' numbers, and how far sampler and trainer were apart.
 
-    Verdicts are computed from each run's rollouts. Exit 3: one of the folders was touched; audits that are gone are named.
+    Verdicts are computed from each run's rollouts. Exit 3: one of the folders was touched, and how is
+    said: audits that are gone, or a `verdict.json` that the rollouts do not give.
     """
     from ablation.errors import ExitCode, UsageError
     from ablation.report.side_by_side import runs_of_one_plan
@@ -25,7 +26,7 @@ def compare(
     if len(runs) < 2:
         raise UsageError("name two run folders or more: `ablation compare runs/NAME runs/NAME-vllm`")
     plan, digest, found = runs_of_one_plan(runs)
-    code = ExitCode.INTEGRITY if any(one.gone for one in found) else ExitCode.DONE
+    code = ExitCode.INTEGRITY if any(one.gone or one.wrong for one in found) else ExitCode.DONE
     if as_json:
         content = {
             "plan": {"name": plan.name, "digest": digest},
@@ -40,6 +41,8 @@ def compare(
         for part in pages(plan, digest, found):
             print_page(part)
     for one in found:
+        for line in one.wrong:
+            echo(line if str(one.root) in line else f"{one.root}: {line}", err=True)
         if one.gone:
             more = f" and {len(one.gone) - 1} more" if len(one.gone) > 1 else ""
             echo(f"{one.root}: not audited: the journal tells of {one.gone[0]}{more}, and it was removed", err=True)

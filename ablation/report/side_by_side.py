@@ -21,6 +21,7 @@ from ablation.rollouts.store import read_stage, stage_is_complete
 from ablation.study.run_folder import own_plan, refuse_special_files
 from ablation.verdict.model import Verdict
 from ablation.verdict.run import judge_run
+from ablation.verdict.stored import check_stored
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,8 @@ class RunOfPlan:
     """None: no update of this program is there, or audits are gone."""
     gone: tuple[str, ...]
     """Audits that are not there, though the journal tells of their updates: the run is not audited."""
+    wrong: tuple[str, ...]
+    """What is in the folder or was done in it without being allowed, and what `verdict.json` says otherwise than the rollouts."""
     before: float | None
     """Mean absolute difference in the last proof before training (nats); None for a sampler that is the trainer."""
     same: float | None
@@ -98,6 +101,7 @@ class RunOfPlan:
             "arms": {f"{one['family']}/{one['arm']}": one["label"] for one in found["arms"]},
             "rules": {one.name: {rule.rule.name: rule.as_json() for rule in one.rules} for one in self.verdict.arms},
             "audits_gone": list(self.gone),
+            "wrong": list(self.wrong),
             "mismatch": None if self.mismatch is None else self.mismatch.as_json(),
             "mismatch_before_training": self.before,
             "same_rollouts_as_first": self.same if self.same is None or math.isfinite(self.same) else None,
@@ -137,14 +141,16 @@ def _run(root: Path, locked: Any, own: Stage | None, first: Stage | None) -> Run
     cost = run_cost(events)
     served = own is not None and own.info.engine.get("name") == "tinker"
     gone = _gone_audits(root, events)
+    verdict = judge_run(root, locked, None)
     return RunOfPlan(
         root=root,
         engine={} if own is None else own.info.engine,
         devices=() if served else tuple(dict.fromkeys(device_of(event.get("environment") or {}).words for event in loaded)),
         workers=len({event["worker"] for event in events if isinstance(event.get("worker"), str)}),
-        verdict=judge_run(root, locked, None),
+        verdict=verdict,
         mismatch=None if gone else mismatch_of(root, locked.plan),
         gone=gone,
+        wrong=_wrong(root, locked.plan, verdict),
         before=proofs[-1].get("mismatch") if proofs else None,
         same=None if own is None or first is None else same_rollouts(own, first),
         rollouts=cost.sampled.rollouts,
@@ -157,6 +163,16 @@ def _gone_audits(root: Path, events: Sequence[dict[str, Any]]) -> tuple[str, ...
     trained = [event for event in events if event.get("event") == "update_trained"]
     told = dict.fromkeys(f"{event.get('arm')}/update-{event.get('update')}/audit.json" for event in trained)
     return tuple(name for name in told if not (root / name).is_file())
+
+
+def _wrong(root: Path, plan: Plan, found: Verdict) -> tuple[str, ...]:
+    from ablation.power.guards import with_false_alarms
+
+    if "release" in found.sections and found.sections["release"].compared:
+        found = with_false_alarms(found, plan)  # as `ablation verdict` writes it
+    lines = [one.text for section in found.sections.values() for of in (section, *section.others) for one in of.wrong]
+    differs = check_stored(RunFolder(root).verdict, found.as_json()).wrong
+    return tuple(dict.fromkeys([*lines, *([differs] if differs else [])]))
 
 
 def _first_sweep(root: Path, plan: Plan) -> Stage | None:

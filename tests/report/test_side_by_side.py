@@ -69,6 +69,22 @@ def test_an_update_that_diverged_is_not_left_out_of_the_mismatch(tmp_path, diver
     assert found.as_json() == {"tokens": 30, "mean_absolute": None, "p99_absolute": None, "outside_10_percent": None}
 
 
+def test_an_edited_verdict_is_named_and_ends_with_3(run, tmp_path):
+    copy = shutil.copytree(run, tmp_path / "again")
+    assert ablation(run.parents[1], "verdict").returncode == 0  # an unedited one is right
+    stored = json.loads((run / "verdict.json").read_text())
+    (run / "verdict.json").rename(copy / "verdict.json")
+    assert ablation(tmp_path, "compare", str(run), str(copy)).returncode == 0
+    (copy / "verdict.json").write_text(json.dumps(stored | {"label": "REPLICATED"}))
+    found = ablation(tmp_path, "compare", str(run), str(copy), "--json")
+    content = json.loads(found.stdout)
+    assert (found.returncode, content["exit_code"]) == (3, 3)
+    assert content["runs"][0]["wrong"] == []
+    (line,) = content["runs"][1]["wrong"]
+    assert line.startswith(f'{copy}/verdict.json: /label says "REPLICATED", and the rollouts give "NOT_REPLICATED"')
+    assert line in found.stderr
+
+
 def test_a_run_whose_audits_were_taken_away_is_not_audited_and_that_is_said(run, tmp_path):
     copy = shutil.copytree(run, tmp_path / "again")
     for name in ("main/C/update-2", "replication/C/update-1"):
