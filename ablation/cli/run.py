@@ -82,6 +82,10 @@ def run(
 
         family = check_request(locked, family, continue_to)
     need_local_extra(locked.plan.policy.backend)
+    if locked.plan.policy.vllm is not None and address is None and not root.exists():
+        from ablation.study.backends import need_sampler
+
+        need_sampler(locked.plan.policy.vllm.engine)  # before a folder is made that nothing comes into
     from ablation.study.next_steps import next_command
     from ablation.study.runner import open_study
     from ablation.trackers.beside import trackers_beside

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,16 @@ def test_printed_commands_name_the_backend(study):
     assert "Next: ablation run --arm X --policy vllm\n" in call("verdict", "--policy", "vllm", code=6).stderr
     assert call("status", "--policy", "vllm").stdout.endswith("next     ablation run --all --policy vllm\n")
     assert call("status", run.root).stdout.endswith(f"next     ablation run --all --run {run.root}\n")
+
+
+@pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is installed here")
+def test_a_run_whose_backend_is_not_installed_leaves_no_folder(study):
+    """An empty one would stand beside the others in `ablation compare runs/*`."""
+    root = study[0].root
+    shutil.rmtree(root)
+    with pytest.raises(UsageError, match="`vllm` needs vLLM, which this install does not have"):
+        call("run", "--all", "--policy", "vllm")
+    assert not root.exists()
 
 
 @pytest.mark.parametrize("name", ["report", "audit"])
