@@ -88,7 +88,7 @@ def _conclusion(runs: Sequence[RunOfPlan]) -> str:
     every_run = "Both" if len(runs) == 2 else f"All {len(runs)}"
     first = f"{every_run} runs say {next(iter(labels))}" if len(labels) == 1 else f"The runs differ: {', '.join(labels)}"
     if absent:
-        first += f"; not yet in every run: {', '.join(map(clean, absent))}"
+        first += f"; not in every run: {', '.join(map(clean, absent))}"
     if differ:
         luck = f" {LUCK}" if any(one.same is not None and one.same < 1 for one in runs) else ""
         return f"{first}; arms with different labels: {', '.join(map(clean, differ))}.{luck}"

@@ -167,5 +167,5 @@ def test_as_a_command(run, tmp_path):
     for name in ("plan.yaml", "plan.lock", "problems.jsonl", "journal.jsonl"):
         shutil.copy(run / name, unfinished / name)
     text = " ".join(ablation(run.parents[1], "compare", str(run), str(unfinished)).stdout.split())
-    assert f"The runs differ: {content['runs'][0]['label']}, INCOMPLETE; not yet in every run: main/C," in text
+    assert f"The runs differ: {content['runs'][0]['label']}, INCOMPLETE; not in every run: main/C," in text
     assert "different labels" not in text  # an arm that is not there has no label to differ by
