@@ -53,6 +53,8 @@ def deviate(
     from ablation.errors import GateError
     from ablation.plan.deviations import deviations_path, record_deviation
     from ablation.plan.lock import verify_lock
+    from ablation.rollouts.blind_record import check_leaving
+    from ablation.rollouts.folder import RunFolder
     from ablation.rollouts.journal_chain import check_journal
     from ablation.rollouts.seen import check_lock_copy, check_seen, deviations_of_run
     from ablation.study.run_folder import chosen_root
@@ -63,6 +65,8 @@ def deviate(
     state = check_journal(root, locked.digest)
     deviations_of_run(root, locked, state)
     check_seen(seen, root, state)
+    if (root / "plan.yaml").is_file():  # else it is elsewhere, and who began is not known here
+        check_leaving(RunFolder(root), opens or (), state.events)
     begun = state.head if state.events else None
     one = record_deviation(locked, reason=reason, seen=seen, opens=opens or (), journal=begun)
     note = None

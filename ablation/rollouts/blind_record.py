@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from ablation.chain import split_torn_tail
+from ablation.errors import UsageError
 from ablation.files import TEMPORARY_PREFIX, sha256_bytes, sha256_file
-from ablation.plan.deviations import rater_gate
+from ablation.plan.deviations import LEFT, rater_gate
 from ablation.rollouts.folder import RunFolder
 
 SEALED, RATED, UNSEALED = "blind_sealed", "blind_rated", "blind_unsealed"
@@ -136,6 +137,27 @@ def left_raters(folder: BlindFolder, events: Sequence[dict[str, Any]]) -> dict[s
             if str(gate).startswith(begins):
                 found.setdefault(str(gate).removeprefix(begins), int(event["number"]))
     return found
+
+
+def check_leaving(run: RunFolder, opens: Sequence[str], events: Sequence[dict[str, Any]]) -> None:
+    """Raise `UsageError` for a gate of `opens` that would let a rater go and change nothing: a deviation is there for good."""
+    for gate in opens:
+        name, _, rest = gate.removeprefix(f"{LEFT}:").partition("/")
+        subject, _, rater = rest.partition("/")
+        if gate != rater_gate(name, subject, rater) or not rater:
+            continue  # another gate
+        folder = BlindFolder(run, name, subject)
+        begun = sorted({*folder.raters, *(str(event.get("rater")) for event in folder.events(events, RATED))})
+        if rater not in begun:
+            names = ", ".join(f"`{one}`" for one in begun)
+            raise UsageError(
+                f"--opens: found `{gate}`, and `{rater}` has rated nothing of that read",
+                hint=f"Who has: {names}." if begun else "Nobody has begun it.",
+            )
+        if folder.events(events, UNSEALED):
+            raise UsageError(f"--opens: found `{gate}`, and the key was opened: nothing is waited for any more")
+        if (number := left_raters(folder, events).get(rater)) is not None:
+            raise UsageError(f"--opens: found `{gate}`, and `{rater}` was let go by deviation {number} already")
 
 
 @dataclass(frozen=True)

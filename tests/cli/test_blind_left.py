@@ -6,7 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from ablation.cli.plan import app as plan
-from ablation.errors import GateError, IncompleteError
+from ablation.errors import GateError, IncompleteError, UsageError
+from ablation.plan.deviations import record_deviation
 from ablation.rollouts.store import read_stage
 from ablation.verdict.aside import safety_figures
 from tests.blind.made import SUBJECT, safety_rows, start, write_evaluation
@@ -43,7 +44,7 @@ def let_go(locked, rater="bo", what="held-out"):
         "--opens",
         gate,
     ]
-    found = CliRunner().invoke(plan, say)
+    found = CliRunner().invoke(plan, say, catch_exceptions=False)
     assert found.exit_code == 0, found.output
 
 
@@ -79,15 +80,38 @@ def test_pairs_that_nobody_rated_before_the_only_rater_left_decide_nothing(tmp_p
 
 
 def test_who_is_let_go_after_the_key_was_opened_or_has_not_begun_changes_nothing(read, tmp_path):
+    """Whoever wrote such a deviation; the command refuses to."""
     _run, locked, folder = read
     call("pairs", "--subject", SUBJECT)
-    let_go(locked, "cy")
+    wrote_anyway(locked, "cy")
     with pytest.raises(IncompleteError, match="1 of 1 raters has not begun"):
         call("unseal", "--subject", SUBJECT)
     call("import", fill(folder, tmp_path / "a.json"), "--subject", SUBJECT, "--rater", "ann")
     call("unseal", "--subject", SUBJECT)
-    let_go(locked, "ann")
+    wrote_anyway(locked, "ann")
     assert (result(read).label, result(read).as_json()["warnings"]) == ("PASSED", [])
+
+
+def wrote_anyway(locked, rater):
+    record_deviation(locked, reason=f"{rater} has left.", seen="results", opens=[f"blind-rater:held-out/{SUBJECT}/{rater}"])
+
+
+def test_nobody_is_let_go_in_vain(tmp_path, monkeypatch):
+    """A name with a typing error would be in every label for good."""
+    _run, locked, _folder = two_raters(tmp_path, monkeypatch, owed=(3, 4))
+    beside = locked.path.with_suffix(".deviations.jsonl")
+    for rater, what, why in (("bob", "held-out", "`bob` has rated nothing"), ("bo", "safety", "`bo` has rated nothing")):
+        with pytest.raises(UsageError, match=why) as refused:
+            let_go(locked, rater, what)
+        assert refused.value.hint == ("Who has: `ann`, `bo`." if what == "held-out" else "Nobody has begun it.")
+    assert not beside.exists()
+    let_go(locked)
+    with pytest.raises(UsageError, match="`bo` was let go by deviation 1 already"):
+        let_go(locked)
+    call("unseal", "--subject", SUBJECT)
+    with pytest.raises(UsageError, match="the key was opened: nothing is waited for any more"):
+        let_go(locked, "ann")
+    assert beside.read_bytes().count(b"\n") == 1
 
 
 def test_a_labeller_who_leaves(tmp_path, monkeypatch):
