@@ -88,9 +88,9 @@ def _of_run(
 ) -> tuple[Study, LockedPlan, list[str]]:
     """(what the report is made of, the plan, what should not be)."""
     from ablation.cli.plan_power import short_power
+    from ablation.cli.run_folder import find_run, printed_options
     from ablation.cli.verdict import judge_folder
     from ablation.errors import UsageError
-    from ablation.plan.choose import named_options
     from ablation.report.post.study import study_of_run
     from ablation.report.post.traces import Traces
     from ablation.rollouts.folder import RunFolder
@@ -99,9 +99,8 @@ def _of_run(
 
     found, locked, root, _ = judge_folder(plan, run, policy, regrade=False)
     if not root.is_dir():
-        raise UsageError(
-            f"{root}: there is no such run folder", hint=f"`ablation run --all{named_options(plan, run, policy)}` makes one."
-        )
+        options = printed_options(find_run(plan, run, policy)[2], run)
+        raise UsageError(f"{root}: there is no such run folder", hint=f"`ablation run --all{options}` makes one.")
     name = shown_path(root)
     journal = check_journal(root, locked.digest)
     wrong = [one.text for section in found.sections.values() for of in (section, *section.others) for one in of.wrong]

@@ -115,11 +115,10 @@ def find_comparison(name: str, subject: str, plan: Path | None, run: Path | None
     if not root.is_dir():
         raise UsageError(f"{root}: there is no such run folder")
     folder = BlindFolder(RunFolder(root), name, subject)
-    if not folder.root.parent.is_dir():
-        raise UsageError(
-            f"{folder.root.parent}: there is no such comparison", hint=f"`ablation evaluate {name} --subject {subject}` makes it."
-        )
     own = f" --run {quote(str(run))}" if options is None and run is not None else options or ""
+    if not folder.root.parent.is_dir():
+        hint = f"`ablation evaluate {name} --subject {subject}{own}` makes it."
+        raise UsageError(f"{folder.root.parent}: there is no such comparison", hint=hint)
     return BlindRun(locked, folder, f"{name} --subject {quote(subject)}{own}", own)
 
 

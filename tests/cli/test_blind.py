@@ -286,6 +286,13 @@ def test_wrong_use(read, arguments, message):
         call(*arguments)
 
 
+def test_a_comparison_that_is_not_there_is_made_by_a_command_with_its_plan(read):
+    plan = read[1].path
+    with pytest.raises(UsageError, match="there is no such comparison") as refused:
+        call("status", "--subject", "X@2", "--plan", str(plan))
+    assert refused.value.hint == f"`ablation evaluate held-out --subject X@2 --plan {plan}` makes it."
+
+
 def test_status_before_there_is_a_batch(read):
     with pytest.raises(IncompleteError, match="there is no such batch yet"):
         call("status", "--subject", SUBJECT)

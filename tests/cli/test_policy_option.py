@@ -110,11 +110,14 @@ def test_a_run_whose_backend_is_not_installed_leaves_no_folder(study):
     assert not root.exists()
 
 
+@pytest.mark.parametrize("how", ["option", "variable"])
 @pytest.mark.parametrize("name", ["report", "audit"])
-def test_a_run_that_is_not_there_is_made_by_a_command_with_its_backend(study, name):
+def test_a_run_that_is_not_there_is_made_by_a_command_with_its_backend(study, monkeypatch, name, how):
     shutil.rmtree(study[0].root)
+    if how == "variable":
+        monkeypatch.setenv("ABLATION_POLICY", "vllm")
     with pytest.raises(AblationError, match="runs/small-vllm: there is no") as refused:
-        call(*COMMANDS[name], "--policy", "vllm")
+        call(*COMMANDS[name], *(["--policy", "vllm"] if how == "option" else []))
     assert refused.value.hint == "`ablation run --all --policy vllm` makes one."
 
 
