@@ -278,7 +278,9 @@ def _verdicts_head(path: Path) -> Head | None:
         return Head(int(journal["length"]), str(journal["head"])) if journal else None
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError):
+    except OSError as error:
+        raise IntegrityError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (ValueError, KeyError, TypeError):
         raise IntegrityError(
             f"{path}: is not a verdict with the head of its journal",
             hint="Move it away and run `ablation verdict` again.",

@@ -102,6 +102,9 @@ def test_a_cut_that_the_disk_does_not_show_is_found_by_an_earlier_verdict(study)
     assert f"{run.verdict} was written when it had 5" in refused(run, locked)
     run.verdict.write_bytes(b"")
     assert "is not a verdict with the head of its journal" in refused(run, locked)
+    run.verdict.unlink()
+    run.verdict.mkdir()  # a file of somebody else, which may not be read, was not edited either
+    assert refused(run, locked) == f"{run.verdict}: cannot be read: Is a directory"
 
 
 def test_a_head_of_another_history_is_refused(study):
