@@ -46,12 +46,18 @@ def check_deviations(
         if record.get("plan") != tree.digest or record.get("seen") not in SEEN:
             found.differ(where, "is no deviation from this plan")
         head = record.get("journal")
-        if head is not None:
+        if head is not None and _is_of(root, history, record.get("run")):
             length, _, digest = str(head).partition(":")
             check_kept(history.lines, int(length) if length.isdecimal() else None, digest, f"deviation {number}", found)
             _check_seen(history, int(length) if length.isdecimal() else 0, record, where, found)
         found.count("deviations")
     return [record for record in own.records if record]
+
+
+def _is_of(root: Path, history: History, run: Any) -> bool:
+    """Whether a deviation kept the head of this run's journal: a plan may have runs with other backends, in other folders."""
+    own = {"folder": root.resolve().name, "first": history.lines.head_at(1)}
+    return not isinstance(run, dict) or any(run.get(name) == value for name, value in own.items())
 
 
 def _check_seen(history: History, length: int, record: Mapping[str, Any], where: str, found: Findings) -> None:

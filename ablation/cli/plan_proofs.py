@@ -68,7 +68,8 @@ def deviate(
     if (root / "plan.yaml").is_file():  # else it is elsewhere, and who began is not known here
         check_leaving(RunFolder(root), opens or (), state.events)
     begun = state.head if state.events else None
-    one = record_deviation(locked, reason=reason, seen=seen, opens=opens or (), journal=begun)
+    whose = {"folder": root.resolve().name, "first": state.chain.digests[0]} if state.events else None
+    one = record_deviation(locked, reason=reason, seen=seen, opens=opens or (), journal=begun, run=whose)
     note = None
     if (root / "plan.yaml").is_file():
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -57,6 +57,14 @@ class Deviation:
     """The run's journal as it was then; None if there was no run."""
     sha256: str
     """Of the line."""
+    run: Mapping[str, str] | None = None
+    """Whose journal: the `folder`'s name, and the digest of its `first` line. None in a line of an earlier version."""
+
+    def is_beside(self, folder: str, first: str | None) -> bool:
+        """Whether it kept the head of the journal in `folder`, whose first line has the digest `first`. A plan may have several
+        runs, one for each backend; a run that was begun anew in its folder, or was moved, is still meant.
+        """
+        return self.run is None or folder == self.run.get("folder") or first == self.run.get("first")
 
     def as_json(self) -> dict[str, Any]:
         content = {"number": self.number, "time": self.time, "reason": self.reason, "seen": self.seen, "by": self.by}
@@ -82,9 +90,18 @@ def read_deviations(path: Path, plan_digest: str) -> list[Deviation]:
 
 
 def record_deviation(
-    locked: LockedPlan, *, reason: str, seen: str, opens: Sequence[str] = (), journal: Head | None = None
+    locked: LockedPlan,
+    *,
+    reason: str,
+    seen: str,
+    opens: Sequence[str] = (),
+    journal: Head | None = None,
+    run: Mapping[str, str] | None = None,
 ) -> Deviation:
-    """Append a deviation from `locked` to its file. Raises `UsageError`, or `IntegrityError` if the file was touched."""
+    """Append a deviation from `locked` to its file. `journal` is the head of that of `run`, see `Deviation.run`.
+
+    Raises `UsageError`, or `IntegrityError` if the file was touched.
+    """
     reason = " ".join(reason.split())
     if len(reason) < 10:
         raise UsageError("--reason: say in a sentence what is done otherwise, and why")
@@ -108,6 +125,7 @@ def record_deviation(
             "by": whoami(locked.path),
             "journal": None if journal is None else str(journal),
         }
+        record |= {"run": dict(run)} if journal is not None and run is not None else {}
         line = chained_line(record, _read(path).head.sha256)
         append_line(path, handle, line)
         sync_folder(path.parent)
@@ -221,4 +239,5 @@ def _deviation(path: Path, record: dict[str, Any], digest: str, plan_digest: str
         by=record["by"],
         journal=None if journal is None else Head.parse(str(journal)),
         sha256=digest,
+        run=record["run"] if isinstance(record.get("run"), dict) else None,
     )

@@ -83,7 +83,8 @@ def deviations_of_run(root: Path, locked: HasDigest, journal: JournalState) -> l
                 f"{run.deviations}:{one.number}: is not deviation {one.number} as the journal has it",
                 hint="Put the file back: deviations are never edited.",
             )
+    first = next(iter(journal.chain.digests), None)
     for one in found:
-        if one.journal is not None:
+        if one.journal is not None and one.is_beside(root.resolve().name, first):
             journal.chain.check_head(one.journal, f"deviation {one.number}")
     return found

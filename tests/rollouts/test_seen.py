@@ -2,6 +2,7 @@ import pytest
 
 from ablation.errors import GateError, IntegrityError
 from ablation.plan.deviations import deviations_path, record_deviation
+from ablation.rollouts.folder import RunFolder
 from ablation.rollouts.journal_chain import check_journal
 from ablation.rollouts.seen import check_seen, deviations_of_run, seen_so_far
 from ablation.study.deviations import take_up_deviations
@@ -75,6 +76,29 @@ def test_less_than_the_truth_is_refused_more_is_not(study, said, allowed):
         with pytest.raises(GateError, match="--seen nothing is not so: the journal's first stage_sampled is of 20") as caught:
             check_seen(said, run.root, state)
         assert caught.value.hint.endswith("--seen progress.")
+
+
+def test_a_head_that_a_deviation_kept_is_of_one_run_of_the_plan(study, tmp_path):
+    """A plan may have runs with several backends; the deviation was written beside the first."""
+    run, locked = study
+    tell(run, locked, "runner_started")
+    write_stage(run, locked, "main", "start")
+    state = check_journal(run.root, locked.digest)
+    whose = {"folder": run.root.name, "first": state.chain.digests[0]}
+    record_deviation(locked, reason="Done otherwise here.", seen="progress", journal=state.head, run=whose)
+    other = start_run(tmp_path / "run-vllm", locked)
+    tell(other, locked, "runner_started")
+    assert [one.number for one in of_run(other, locked)] == [1]
+    assert [one.number for one in of_run(run, locked)] == [1]
+    moved = run.root.rename(tmp_path / "moved")
+    (tmp_path / "moved" / "journal.jsonl").write_bytes((moved / "journal.jsonl").read_bytes().split(b"\n")[0] + b"\n")
+    for path in moved.glob("*/*/*/stage.json"):
+        path.unlink()  # the journal's tail is cut off, and what it told of is gone
+    with pytest.raises(IntegrityError, match="but deviation 1 was written when it had"):
+        of_run(RunFolder(moved), locked)
+    other.root.rename(tmp_path / "run")  # another journal in the folder of the first
+    with pytest.raises(IntegrityError, match="deviation 1"):
+        of_run(RunFolder(tmp_path / "run"), locked)
 
 
 def test_taking_up_copies_and_tells_each_once(study):
