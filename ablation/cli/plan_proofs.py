@@ -65,6 +65,8 @@ def deviate(
     state = check_journal(root, locked.digest)
     deviations_of_run(root, locked, state)
     check_seen(seen, root, state)
+    for other in _other_runs(locked, root):
+        check_seen(seen, other, check_journal(other, locked.digest))
     if (root / "plan.yaml").is_file():  # else it is elsewhere, and who began is not known here
         check_leaving(RunFolder(root), opens or (), state.events)
     begun = state.head if state.events else None
@@ -223,6 +225,20 @@ def deviations_beside(loaded: LoadedPlan) -> list[dict[str, Any]]:
 
     path = deviations_path(loaded.path)  # of the locked plan, whatever was done to the file since
     return [one.as_json() for one in read_deviations(path, read_lock(loaded.path).digest)] if path.exists() else []
+
+
+def _other_runs(locked: LockedPlan, root: Path) -> list[Path]:
+    """Runs of the plan with its other backends, at their usual places: what is seen there is seen."""
+    from ablation.plan.choose import lock_path
+    from ablation.rollouts.folder import RunFolder
+    from ablation.study.chosen import folder_of_backend
+    from ablation.study.run_folder import run_root
+
+    allowed = locked.plan.policy.backends
+    places = [folder_of_backend(run_root(locked, None), allowed, one) for one in allowed]
+    lock = lock_path(locked.path).read_bytes()
+    of_plan = [one for one in places if RunFolder(one).lock.is_file() and RunFolder(one).lock.read_bytes() == lock]
+    return [one for one in of_plan if one.resolve() != root.resolve()]
 
 
 def _take_up(root: Path, locked: LockedPlan) -> None:

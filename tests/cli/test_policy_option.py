@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ablation.cli.main import app
-from ablation.errors import AblationError, UsageError
+from ablation.errors import AblationError, GateError, UsageError
 from ablation.plan.lock import verify_lock
 from ablation.rollouts.folder import RunFolder
 from tests.verdict.study import lock_small, start_run, tell, write_stage, write_study
@@ -164,3 +164,13 @@ def test_the_viewer_opens_the_run_of_a_backend(looked_at, monkeypatch):
     call("view", "--plan", "plans/small.yaml", "--policy", "vllm", code=0)
     call("view", code=0)
     assert [str(place).rpartition("/runs")[2] for place in opened] == ["/small-vllm", "/small-vllm", "runs"]
+
+
+@pytest.mark.parametrize("more", [[], ["--run", "runs/elsewhere"]])
+def test_what_was_seen_of_a_run_with_another_backend_was_seen(study, more):
+    """Only the run of the second backend is there, and it has readouts."""
+    say = ["plan", "deviate", "plans/small.yaml", "--reason", "Something else is done.", *more]
+    with pytest.raises(GateError, match="--seen nothing is not so: the journal tells of the readout"):
+        call(*say, "--seen", "nothing")
+    assert not list(Path("plans").glob("*.deviations.jsonl"))
+    call(*say, "--seen", "results", code=0)
