@@ -166,7 +166,8 @@ def test_text_of_others_is_shown_and_not_obeyed(tmp_path):
     assert (shown.returncode, "gold `a\ufffd[2J" in shown.stderr) == (2, True)
     (tmp_path / "p.jsonl").write_text(json.dumps(problem | {"grader": HOSTILE}) + "\n")
     refused = ablation(tmp_path, "problems", "check", "p.jsonl", "--json")  # an error
-    assert json.loads(refused.stdout)["error"] == f"p.jsonl:1: grader: unknown grader `{HOSTILE}`"
+    safe = "a\\x1b[2J\\x1b]0;title\\x07\\x9b31m\\u202eb\\nc"  # on its line, whatever it holds
+    assert json.loads(refused.stdout)["error"] == f"p.jsonl:1: grader: unknown grader `{safe}`"
     marked = ["ledger", "import", "p.jsonl", "--use", "trained", "--study", HOSTILE, "--reason", HOSTILE]
     (tmp_path / "p.jsonl").write_text(json.dumps(problem | {"source": "s", "grader": "exact"}) + "\n")
     assert ablation(tmp_path, *marked).returncode == 0
