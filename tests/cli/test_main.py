@@ -173,5 +173,6 @@ def test_text_of_others_is_shown_and_not_obeyed(tmp_path):
     assert ablation(tmp_path, *marked).returncode == 0
     ledger = ablation(tmp_path, "ledger", "show")
     assert len(ledger.stdout.splitlines()) == 1
-    for text in (shown.stdout, shown.stderr, refused.stderr, ledger.stdout):
+    assert safe in refused.stderr and "\x1b" not in refused.stderr
+    for text in (shown.stdout, shown.stderr, ledger.stdout):
         assert "a\ufffd[2J\ufffd]0;title\ufffd\ufffd31m\ufffdb" in text and "\x1b" not in text

@@ -81,7 +81,7 @@ class Runs:
 
     def wait_for(self, what: Callable[[dict], bool], process: subprocess.Popen) -> dict:
         """The first event that is `what`; `process` is to write it."""
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 300  # a cluster starts in seconds, on a busy machine in minutes
         while time.monotonic() < deadline:
             for event in self.events():
                 if what(event):
