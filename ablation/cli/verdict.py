@@ -115,16 +115,11 @@ def judge_folder(
 ) -> tuple[Verdict, LockedPlan, Path, list[str]]:
     """The verdict on a run folder, its locked plan, the folder, and what to say on stderr."""
     from ablation.cli.run_folder import find_run
-    from ablation.verdict.run import judge_run
+    from ablation.power.judged import judge_whole
 
     locked, root, options = find_run(plan, run, policy)
     notes = [f"note: {warning}" for warning in locked.warnings]
-    found = judge_run(root, locked, options, regrade=regrade)
-    if "release" in found.sections and found.sections["release"].compared:
-        from ablation.power.guards import with_false_alarms
-
-        found = with_false_alarms(found, locked.plan)
-    return found, locked, root, notes
+    return judge_whole(root, locked, options, regrade=regrade), locked, root, notes
 
 
 def _write(root: Path, own: dict[str, Any]) -> str | None:

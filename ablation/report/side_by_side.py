@@ -13,6 +13,7 @@ import numpy as np
 from ablation.errors import UsageError
 from ablation.files import parse_json
 from ablation.plan.model import Plan
+from ablation.power.judged import judge_whole
 from ablation.report.post.cost import device_of, run_cost
 from ablation.rollouts.folder import RunFolder
 from ablation.rollouts.journal_chain import read_journal
@@ -20,7 +21,6 @@ from ablation.rollouts.stage import Stage
 from ablation.rollouts.store import read_stage, stage_is_complete
 from ablation.study.run_folder import own_plan, refuse_special_files
 from ablation.verdict.model import Verdict
-from ablation.verdict.run import judge_run
 from ablation.verdict.stored import check_stored
 
 
@@ -141,7 +141,7 @@ def _run(root: Path, locked: Any, own: Stage | None, first: Stage | None) -> Run
     cost = run_cost(events)
     served = own is not None and own.info.engine.get("name") == "tinker"
     gone = _gone_audits(root, events)
-    verdict = judge_run(root, locked, None)
+    verdict = judge_whole(root, locked, None)
     return RunOfPlan(
         root=root,
         engine={} if own is None else own.info.engine,
@@ -150,7 +150,7 @@ def _run(root: Path, locked: Any, own: Stage | None, first: Stage | None) -> Run
         verdict=verdict,
         mismatch=None if gone else mismatch_of(root, locked.plan),
         gone=gone,
-        wrong=_wrong(root, locked.plan, verdict),
+        wrong=_wrong(root, verdict),
         before=proofs[-1].get("mismatch") if proofs else None,
         same=None if own is None or first is None else same_rollouts(own, first),
         rollouts=cost.sampled.rollouts,
@@ -165,11 +165,7 @@ def _gone_audits(root: Path, events: Sequence[dict[str, Any]]) -> tuple[str, ...
     return tuple(name for name in told if not (root / name).is_file())
 
 
-def _wrong(root: Path, plan: Plan, found: Verdict) -> tuple[str, ...]:
-    from ablation.power.guards import with_false_alarms
-
-    if "release" in found.sections and found.sections["release"].compared:
-        found = with_false_alarms(found, plan)  # as `ablation verdict` writes it
+def _wrong(root: Path, found: Verdict) -> tuple[str, ...]:
     lines = [one.text for section in found.sections.values() for of in (section, *section.others) for one in of.wrong]
     differs = check_stored(RunFolder(root).verdict, found.as_json()).wrong
     return tuple(dict.fromkeys([*lines, *([differs] if differs else [])]))

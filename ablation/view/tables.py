@@ -68,17 +68,13 @@ def verdict_page(study: Study) -> dict[str, Any]:
     """The verdict, computed now from the rollouts as `ablation verdict` does, and its page as that prints it."""
     from rich.console import Console
 
+    from ablation.power.judged import judge_whole
     from ablation.report.verdict_tables import meaning, print_verdict
     from ablation.verdict.labels import merged
-    from ablation.verdict.run import judge_run
     from ablation.verdict.stored import check_stored
 
     locked = study.locked
-    found = judge_run(study.root, locked, None)
-    if "release" in found.sections and found.sections["release"].compared:
-        from ablation.power.guards import with_false_alarms
-
-        found = with_false_alarms(found, locked.plan)
+    found = judge_whole(study.root, locked, None)
     printed = io.StringIO()
     print_verdict(found, locked.plan, Console(file=printed, width=80, highlight=False, color_system=None))
     content = found.as_json()
