@@ -1,7 +1,7 @@
 """The canonical form of a plan and its digest: the plan's identity.
 
-The form is the typed plan with every default written out, as RFC 8785 JSON: layout, comments, quoting, `1` or `1.0`
-for a number make no difference, every value does. RFC 8785 sorts keys, but the order of arms, families and cells
+The form is the typed plan with every default written out, as RFC 8785 JSON: layout, comments, quoting, `1` or `1.0` for a number
+make no difference, every value does. A field that came `later` is in it only with another value than its default. RFC 8785 sorts keys, but the order of arms, families and cells
 is part of a plan, so the form lists it under `order`. Integers beyond 2^53 - 1 (seeds may be) are written as text.
 """
 
@@ -23,7 +23,7 @@ def canonical_tree(plan: BaseModel) -> dict[str, Any]:
 
     def plain(value: Any, path: str) -> Any:
         if isinstance(value, BaseModel):
-            return {name: plain(getattr(value, name), f"{path}.{name}" if path else name) for name in type(value).model_fields}
+            return {name: plain(getattr(value, name), f"{path}.{name}" if path else name) for name in _names(value)}
         if isinstance(value, dict):
             order[path] = list(value)
             return {key: plain(item, f"{path}.{key}") for key, item in value.items()}
@@ -35,6 +35,16 @@ def canonical_tree(plan: BaseModel) -> dict[str, Any]:
 
     tree = plain(plan, "")
     return {**tree, "order": order}
+
+
+def _names(section: BaseModel) -> list[str]:
+    """The fields of a section that are in the canonical form: all but `later` ones that have their default."""
+    fields, later = type(section).model_fields, getattr(type(section), "later", ())
+
+    def is_default(name: str) -> bool:
+        return getattr(section, name) == fields[name].get_default(call_default_factory=True)
+
+    return [name for name in fields if not (name in later and is_default(name))]
 
 
 def canonical_bytes(tree: Any) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -13,6 +13,9 @@ class Section(BaseModel):
     """A closed, typed, frozen part of a plan: unknown keys and wrong types are errors, never guesses."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True)
+
+    later: ClassVar[frozenset[str]] = frozenset()
+    """Fields that plans were locked without: with its default such a field is not in the canonical form, so old digests hold."""
 
 
 class Refusal(ValueError):

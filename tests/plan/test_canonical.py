@@ -10,6 +10,7 @@ import pytest
 from ablation.plan.canonical import canonical_bytes, canonical_tree, plan_digest
 from ablation.plan.load import parse_plan
 from ablation.plan.resolved import resolved_yaml
+from ablation.plan.section import Section
 from tests.plan.conftest import OWN_TABLE, with_table
 
 PLANS = Path(__file__).parents[2] / "plans"
@@ -71,6 +72,16 @@ def test_digest_is_sha256_of_rfc_8785(plan_text):
     assert b'"eps":1e-8,' in data
     assert b'"temperature":1,' in data
     assert b'"order":{"arms":["C","N","XK"],"families":["main","replication"],' in data
+
+
+def test_a_later_field_is_in_the_form_only_with_another_value_than_its_default():
+    class Part(Section):
+        later = frozenset({"new"})
+        old: int = 1
+        new: int = 2
+
+    assert canonical_tree(Part()) == canonical_tree(Part(new=2)) == {"old": 1, "order": {}}
+    assert canonical_tree(Part(new=3)) == {"old": 1, "new": 3, "order": {}}
 
 
 def test_seeds_beyond_2_to_53_keep_all_digits(plan_text):
