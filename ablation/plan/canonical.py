@@ -1,8 +1,9 @@
 """The canonical form of a plan and its digest: the plan's identity.
 
-The form is the typed plan with every default written out, as RFC 8785 JSON: layout, comments, quoting, `1` or `1.0` for a number
-make no difference, every value does. A field that came `later` is in it only with another value than its default. RFC 8785 sorts keys, but the order of arms, families and cells
-is part of a plan, so the form lists it under `order`. Integers beyond 2^53 - 1 (seeds may be) are written as text.
+The form is the typed plan with every default written out, as RFC 8785 JSON: layout, comments, quoting, `1` or `1.0`
+for a number make no difference, every value does. A field that came `later` is in it only with another value than its
+default. RFC 8785 sorts keys, but the order of arms, families and cells is part of a plan, so the form lists it under
+`order`. Integers beyond 2^53 - 1 (seeds may be) are written as text.
 """
 
 from __future__ import annotations
