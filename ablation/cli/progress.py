@@ -19,17 +19,18 @@ def make_reporter() -> Iterator[Reporter]:
     if not sys.stderr.isatty():
         yield PlainReporter()
         return
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from ablation.report.terminal import plain_console
+
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=20),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[tokens]}"),
+        TextColumn("{task.fields[tokens]}", markup=False),
         TimeRemainingColumn(compact=True),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with Progress(*columns, console=plain_console(stderr=True), transient=True) as progress:
         yield TerminalReporter(progress)
 
 

@@ -175,11 +175,10 @@ def _outcome(found: Verdict, expect: str | None, plan: Plan) -> tuple[int, list[
 
 
 def _print(found: Verdict, plan: Plan) -> None:
-    from rich.console import Console
-
+    from ablation.report.terminal import plain_console
     from ablation.report.verdict_tables import print_verdict
 
-    console = Console(highlight=False, soft_wrap=False)
+    console = plain_console()
     if not console.is_terminal:
-        console = Console(width=80, highlight=False)
+        console = plain_console(width=80)
     print_verdict(found, plan, console)

@@ -109,9 +109,9 @@ def watch(make: Callable[[], Watcher], print_status: Callable[[], None]) -> None
     """
     before = signal.signal(signal.SIGTERM, _terminated)
     try:
-        from rich.console import Console
+        from ablation.report.terminal import plain_console
 
-        console = Console(highlight=False)
+        console = plain_console()
         watcher = make()
         if console.is_terminal and not console.is_dumb_terminal:
             _on_terminal(watcher, console)

@@ -15,6 +15,8 @@ from typing import Any
 
 import yaml
 
+from ablation.unseen import UNSEEN
+
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 20
 MAX_FAULTS = 100
@@ -32,12 +34,7 @@ _OCTAL = re.compile(r"0o[0-7]+\Z")
 _HEX = re.compile(r"0x[0-9a-fA-F]+\Z")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
 _NOT_FINITE = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z")
-# What has no width, or turns the order of the letters around it, makes a page say something else than the file. The joiners
-# U+200C and U+200D are left: scripts and emoji are written with them.
-_UNSEEN = (
-    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\u3164\ufeff\uffa0"
-    "\ufff9-\ufffb\U000e0000-\U000e007f"
-)
+_UNSEEN = "".join(f"{chr(codes[0])}-{chr(codes[-1])}" for codes in UNSEEN)
 # U+0085, U+2028 and U+2029 end a line for YAML 1.1 (PyYAML) but not for 1.2.
 _UNSAFE_TEXT = re.compile(f"[\u0085\u2028\u2029{_UNSEEN}]")
 _UNSAFE_VALUE = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff{_UNSEEN}]")

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
-from rich.markup import escape
 from rich.text import Text
 
 from ablation.measures.estimate import METHODS, Estimate
@@ -119,7 +118,7 @@ def _answers(compared: Sequence[Compared]) -> RenderableType:
         cjk = own.get("cjk_share")
         cells = [shown(own.get(measure)) for measure in _COUNTS]
         cells += [ratio(ratios.get(measure)) if ratios else "" for measure in ("tokens_per_correct", "jointly_correct_length")]
-        grid.add_row(escape(name), *cells, "-" if cjk is None else f"{100 * cjk:.1f}%")
+        grid.add_row(name, *cells, "-" if cjk is None else f"{100 * cjk:.1f}%")
     return grid
 
 
@@ -133,7 +132,7 @@ def _agent(compared: Sequence[Compared]) -> Group:
         cells = ["-" if mean is None else f"{mean:.1f}"]
         cells += [shown(own.get(measure)) for measure in ("valid_tool_call", "invalid_tool_call", "no_tool_call")]
         cells += [ratio(ratios.get(measure)) if ratios else "" for measure in ("agent_turn", "agent_tokens")]
-        grid.add_row(escape(name), *cells)
+        grid.add_row(name, *cells)
     lines = [line for one in compared for line in turns_in_words(one)]
     return Group(grid, *map(Text, lines))
 
@@ -168,7 +167,7 @@ def _safety(compared: Sequence[Compared]) -> RenderableType:
     for heading in columns.values():
         grid.add_column(heading, justify="right", overflow="fold")
     for name, own, _ in comparison_rows(compared):
-        grid.add_row(escape(name), *(shown(own.get(measure)) for measure in columns))
+        grid.add_row(name, *(shown(own.get(measure)) for measure in columns))
     return grid
 
 
@@ -224,7 +223,7 @@ def candidates(section: SectionVerdict) -> Group:
     for one in section.candidates:
         keeps = {True: "yes", False: "no", None: "undecided"}[one["keeps"]]
         numbers = [shown(one["numbers"][measure]) for measure in measures]
-        grid.add_row(escape(one["subject"]), keeps, *numbers, Text("selected", style="bold") if one["chosen"] else "")
+        grid.add_row(one["subject"], keeps, *numbers, Text("selected", style="bold") if one["chosen"] else "")
     return titled(f"Selection by {', then '.join(measures)}", grid)
 
 
@@ -247,7 +246,7 @@ def claims(found: Sequence[ClaimVerdict]) -> Group:
         for test in one.tests:
             p = "-" if test.adjusted is None else f"{test.adjusted:.2g}"
             grid.add_row(
-                escape(test.subject),
+                test.subject,
                 effect_in_words(test.effect),
                 p,
                 Text(f"{test.label}: {test.reason}", style=style(test.label)),

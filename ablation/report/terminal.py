@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
 
-from ablation.report.safe import UNSAFE, clean
+from ablation.report.safe import clean
 
-__all__ = ["Page", "clean", "print_page", "print_wide_page"]
+__all__ = ["Page", "clean", "plain_console", "print_page", "print_wide_page"]
 
 WIDEST = 100
 """Columns: longer lines are hard to read."""
@@ -26,19 +27,24 @@ class Page:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for line in console.render_lines(self.content, options, pad=False):
-            yield from _without_trailing_blanks(Segment(text.translate(UNSAFE), style) for text, style, _ in line)
+            yield from _without_trailing_blanks(Segment(clean(text), style) for text, style, _ in line)
             yield Segment.line()
+
+
+def plain_console(**options: Any) -> Console:
+    """A console that takes every text as it is: no markup and no emoji codes. All pages are printed by one of these."""
+    return Console(markup=False, emoji=False, highlight=False, **options)
 
 
 def print_page(content: RenderableType) -> None:
     """Print to stdout: as wide as the terminal up to `WIDEST`, 80 if it is none; no colours where `NO_COLOR` asks for that."""
-    console = Console(soft_wrap=False, highlight=False)
+    console = plain_console()
     console.print(Page(content), end="", width=min(console.width, WIDEST) if sys.stdout.isatty() else 80)
 
 
 def print_wide_page(page: Callable[[int], RenderableType]) -> None:
     """Print what `page` makes of a width to stdout: as wide as the terminal up to `WIDEST_BESIDE`, 80 if it is none."""
-    console = Console(soft_wrap=False, highlight=False)
+    console = plain_console()
     width = min(console.width, WIDEST_BESIDE) if sys.stdout.isatty() else 80
     content = page(width)
     console.print(Page(content), end="", width=width)

@@ -7,7 +7,6 @@ from fractions import Fraction
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -48,7 +47,7 @@ def rules(
     """
     legend = Table(box=None, show_header=False, pad_edge=False)
     for one in dict.fromkeys((one.rule.name, one.words) for _, results in groups for one in results):
-        legend.add_row(*map(escape, one))
+        legend.add_row(*one)
     grid = plain_table()
     owners = any(name for name, _ in groups)
     if owners:
@@ -66,10 +65,10 @@ def rules(
             bold = one.holds is None or one.holds is (yes == "fired")
             stated |= one.how == STATED
             why = "*" if one.how == STATED else f": {one.reason}" if one.holds is None else ""
-            row = [escape(name) if place == 0 else ""] if owners else []
+            row = [name if place == 0 else ""] if owners else []
             limit = f"{one.rule.op} {number(one.rule.limit)}"
-            row += [escape(one.rule.name), shown_number(one), limit]
-            more = [escape(alarms.get(one.rule.name, {}).get("words", "not simulated"))] if alarms else []
+            row += [one.rule.name, shown_number(one), limit]
+            more = [alarms.get(one.rule.name, {}).get("words", "not simulated")] if alarms else []
             grid.add_row(*row, Text(word + why, style="bold" if bold else ""), *more)
     footnote = [Text(f"* {STATED}")] if stated else []
     return titled(title, legend, Text(), grid, *footnote, *map(Text, how_computed(groups)))

@@ -7,7 +7,6 @@ from fractions import Fraction
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -160,7 +159,7 @@ def arms_in_words(plan: Plan) -> Group:
     table.add_column(no_wrap=True)
     table.add_column()
     for name, said in arm_sentences(plan):
-        table.add_row(f"`{escape(name)}`", escape(said))
+        table.add_row(f"`{name}`", said)
     return titled("Arms", table)
 
 
@@ -230,7 +229,7 @@ def readouts(family: str, sweep: Mapping[str, Any] | None, arms: Sequence[ArmVer
         cells += [shown(own.get(name)) for name in ("truncated", "looping", "truncated_or_looping")]
         cells.append(signed(change("logprob"), 3))
         cells += [ratio(figures.ratios.get(name)) for name in SHOWN_RATIOS]
-        table.add_row(escape(arm.arm), *cells)
+        table.add_row(arm.arm, *cells)
     return titled(f"Readouts, family {family}{of}", table)
 
 
@@ -242,7 +241,7 @@ def audits(found: Mapping[str, Mapping[str, Sequence[float]]]) -> Group:
     for heading in columns.values():
         table.add_column(heading, justify="right", no_wrap=True)
     for arm, shares in found.items():
-        table.add_row(escape(arm), *(share_range(shares.get(name)) for name in columns))
+        table.add_row(arm, *(share_range(shares.get(name)) for name in columns))
     title = "Audit of the weights: range over the updates, in % of the absolute weight"
     return titled(title, table, Text(AUDIT_LEGEND))
 

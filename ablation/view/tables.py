@@ -66,9 +66,9 @@ def _audit_row(update: int, audit: dict[str, Any]) -> dict[str, Any]:
 
 def verdict_page(study: Study) -> dict[str, Any]:
     """The verdict, computed now from the rollouts as `ablation verdict` does, and its page as that prints it."""
-    from rich.console import Console
 
     from ablation.power.judged import judge_whole
+    from ablation.report.terminal import plain_console
     from ablation.report.verdict_tables import meaning, print_verdict
     from ablation.verdict.labels import merged
     from ablation.verdict.stored import check_stored
@@ -76,7 +76,7 @@ def verdict_page(study: Study) -> dict[str, Any]:
     locked = study.locked
     found = judge_whole(study.root, locked, None)
     printed = io.StringIO()
-    print_verdict(found, locked.plan, Console(file=printed, width=80, highlight=False, color_system=None))
+    print_verdict(found, locked.plan, plain_console(file=printed, width=80, color_system=None))
     content = found.as_json()
     return {
         "json": content,

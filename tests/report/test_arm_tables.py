@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from rich.console import Console
 
 from ablation.plan.arms import Arm, Reward, library_arms
 from ablation.plan.weightings import WEIGHTINGS
@@ -27,7 +26,7 @@ from ablation.report.arm_tables import (
     example_page,
     library,
 )
-from ablation.report.terminal import Page
+from ablation.report.terminal import Page, plain_console
 from ablation.training.weightings import weighting
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -35,7 +34,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 def text_page(content, width=80) -> str:
     out = io.StringIO()
-    Console(file=out, width=width, highlight=False, color_system=None).print(Page(content), end="")
+    plain_console(file=out, width=width, color_system=None).print(Page(content), end="")
     return out.getvalue()
 
 
@@ -126,4 +125,4 @@ def test_the_largest_and_smallest_coefficients_are_still_numbers(size, scale):
         for row in range(9):
             content["example"] = example_content(worked, row)
             json.dumps(content, allow_nan=False)
-        Console(file=io.StringIO(), width=80).print(example_page(content, worked))
+        plain_console(file=io.StringIO(), width=80).print(example_page(content, worked))

@@ -4,10 +4,9 @@ import io
 import itertools
 import json
 
-from rich.console import Console
-
 from ablation.errors import IntegrityError
 from ablation.report.audit_tables import audit_content, audit_page
+from ablation.report.terminal import plain_console
 from ablation.training.run_audit import audit_run
 from tests.training.run_folder import forget_digests, write_run
 
@@ -44,5 +43,5 @@ def test_an_audit_with_any_field_changed_is_refused_or_shown_but_never_breaks_th
             continue
         content = audit_content(found, locked.plan, "run")
         json.dumps(content, allow_nan=False)
-        Console(file=io.StringIO(), width=80).print(audit_page(content, detail=True))
+        plain_console(file=io.StringIO(), width=80).print(audit_page(content, detail=True))
     assert refused > 60  # most of them are no audits any more

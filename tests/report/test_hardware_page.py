@@ -8,7 +8,6 @@ import os
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
 from ablation.cli.main import app
@@ -17,7 +16,7 @@ from ablation.plan.hardware import hardware
 from ablation.plan.hardware_plan import OnHardware
 from ablation.plan.load import load_plan
 from ablation.report.hardware_page import hardware_page, hardware_summary
-from ablation.report.terminal import Page
+from ablation.report.terminal import Page, plain_console
 from tests.plan.conftest import TEXT, write_plan
 
 PLANS = Path(__file__).parents[2] / "plans"
@@ -31,7 +30,7 @@ def page(path: Path, name: str, width: int = 80, config: str | None = None) -> s
     found = OnHardware(loaded.plan, hardware(name, loaded.plan.policy.threads), sizes)
     out = io.StringIO()
     content = hardware_summary(loaded, found, config)
-    Console(file=out, width=width, highlight=False, color_system=None).print(Page(hardware_page(found, content)), end="")
+    plain_console(file=out, width=width, color_system=None).print(Page(hardware_page(found, content)), end="")
     return out.getvalue()
 
 

@@ -5,12 +5,11 @@ import os
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from ablation.plan.load import load_plan
 from ablation.report.cost_words import duration
 from ablation.report.plan_page import plan_page, plan_summary
-from ablation.report.terminal import Page
+from ablation.report.terminal import Page, plain_console
 from tests.plan.conftest import TEXT, write_plan
 
 PLANS = Path(__file__).parents[2] / "plans"
@@ -21,7 +20,7 @@ def page(path: Path, width: int = 80) -> str:
     loaded = load_plan(path)
     out = io.StringIO()
     summary = plan_summary(loaded, {"state": "not locked", "detail": None})
-    Console(file=out, width=width, highlight=False, color_system=None).print(Page(plan_page(loaded, summary)), end="")
+    plain_console(file=out, width=width, color_system=None).print(Page(plan_page(loaded, summary)), end="")
     return out.getvalue()
 
 
@@ -175,7 +174,7 @@ def test_a_deviation_says_what_it_opens(tmp_path):
     loaded, out = load_plan(write_plan(tmp_path)), io.StringIO()
     one = {"number": 1, "reason": "X goes on", "time": "noon", "by": "ann", "seen": "results", "opens": ["held-out", "release"]}
     summary = plan_summary(loaded, {"state": "not locked", "detail": None}) | {"deviations": [one]}
-    Console(file=out, width=120, highlight=False, color_system=None).print(Page(plan_page(loaded, summary)), end="")
+    plain_console(file=out, width=120, color_system=None).print(Page(plan_page(loaded, summary)), end="")
     assert "1  X goes on (noon, ann; results seen; opens held-out, release)" in out.getvalue()
 
 

@@ -11,7 +11,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from ablation.cli.plan_power import short_power
 from ablation.plan.load import load_plan
@@ -19,7 +18,7 @@ from ablation.report.plan_page import plan_summary
 from ablation.report.plan_review import review, share_of_rollouts
 from ablation.report.plan_review_html import review_html
 from ablation.report.plan_review_terminal import review_page
-from ablation.report.terminal import Page
+from ablation.report.terminal import Page, plain_console
 from tests.plan.conftest import OWN_TABLE, RIGGED_TABLE, TEXT, with_table, write_plan
 
 PLANS = Path(__file__).parents[2] / "plans"
@@ -36,7 +35,7 @@ def content(path: Path, lock=None, **proved) -> dict:
 
 def text_page(found: dict, width: int = 80) -> str:
     out = io.StringIO()
-    Console(file=out, width=width, highlight=False, color_system=None).print(Page(review_page(found)), end="")
+    plain_console(file=out, width=width, color_system=None).print(Page(review_page(found)), end="")
     return out.getvalue()
 
 

@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from ablation.plan.load import load_plan
 from ablation.power.power import power
 from ablation.power.settings import Settings
 from ablation.power.summary import Share
 from ablation.report.power_tables import in_words, power_page, share_text
+from ablation.report.terminal import plain_console
 from ablation.training.stops import fired_rule
 from tests.plan.conftest import OWN_TABLE, RIGGED_TABLE, with_table, write_plan
 
@@ -30,9 +30,7 @@ SETTINGS = Settings(
 def page(width: int) -> str:
     loaded = load_plan(PLANS / "tessera.yaml")
     out = io.StringIO()
-    Console(file=out, width=width, highlight=False, color_system=None).print(
-        power_page(loaded, power(loaded, SETTINGS, fired_rule))
-    )
+    plain_console(file=out, width=width, color_system=None).print(power_page(loaded, power(loaded, SETTINGS, fired_rule)))
     return "\n".join(line.rstrip() for line in out.getvalue().split("\n"))
 
 

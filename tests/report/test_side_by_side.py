@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from ablation.errors import UsageError
 from ablation.plan.load import load_plan
 from ablation.report.side_by_side import mismatch_of, runs_of_one_plan, same_rollouts
 from ablation.report.side_by_side_page import pages
+from ablation.report.terminal import plain_console
 from ablation.rollouts.folder import RunFolder
 from ablation.rollouts.store import read_stage
 from tests.study.mini import ROOT, ablation, mini_tree, write_plan
@@ -114,7 +114,7 @@ def test_rollouts_are_the_same_if_every_token_is(run):
 
 
 def printed(found) -> str:
-    console = Console(width=80, color_system=None)
+    console = plain_console(width=80, color_system=None)
     with console.capture() as capture:
         for part in pages(*found):
             console.print(part)

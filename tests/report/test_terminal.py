@@ -3,19 +3,18 @@ from __future__ import annotations
 import io
 
 import pytest
-from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ablation.report.terminal import Page, clean, print_page
+from ablation.report.terminal import Page, clean, plain_console, print_page
 
 HOSTILE = "a\x1b[31mred\x1b]8;;http://x\x07link\x9b2Jb\u202ec\u2066d"
 
 
 def printed(content, **options) -> str:
     out = io.StringIO()
-    Console(file=out, width=40, highlight=False, **options).print(Page(content), end="")
+    plain_console(file=out, width=40, **options).print(Page(content), end="")
     return out.getvalue()
 
 
@@ -37,11 +36,13 @@ def test_nothing_in_foreign_text_reaches_the_terminal():
     assert not any(ord(mark) < 0x20 or 0x7F <= ord(mark) < 0xA0 for mark in page.replace("\n", ""))
     assert "\u202e" not in page
     assert "\u2066" not in page
+    assert printed(Text("\u200bhid\u2028den a\u200db")) == "�hid�den a�b\n"
     assert "red" in page
 
 
 def test_clean_goes_into_lists_and_mappings():
     assert clean({"a\x00": ["b\x1b", ("c\u200e", 1, None, 2.5, True)]}) == {"a�": ["b�", ["c�", 1, None, 2.5, True]]}
+    assert clean("می\u200cخواهم 👩\u200d🔬") == "می\u200cخواهم 👩\u200d🔬"  # joiners that are written, not hidden
     assert clean("tab\tand\nline, 汉字, é, −") == "tab\tand\nline, 汉字, é, −"
 
 

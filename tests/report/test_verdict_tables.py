@@ -11,10 +11,10 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from ablation.plan.phase2 import Guard
 from ablation.power.guards import with_false_alarms
+from ablation.report.terminal import plain_console
 from ablation.report.verdict_parts import shown_number
 from ablation.report.verdict_tables import arm_sentences, arms_in_words, print_verdict
 from ablation.verdict.reported import judge_reported
@@ -32,7 +32,7 @@ GOLDEN = Path(__file__).parent / "golden"
 def page(verdict, plan, width=80, **options):
     out = io.StringIO()
     journal = verdict.journal and verdict.journal | {"head": "0" * 64}  # it depends on the time
-    console = Console(file=out, width=width, highlight=False, **options)
+    console = plain_console(file=out, width=width, **options)
     print_verdict(replace(verdict, digest="0" * 64, journal=journal), plan, console)
     return "".join(line.rstrip() + "\n" for line in out.getvalue().splitlines())
 
@@ -155,7 +155,7 @@ def test_arms_are_told_by_what_they_add(tmp_path):
     replication = {"control": "control", "family": "replication"}
     locked = lock_small(tmp_path, arms=arms, verdict=plan_dict()["verdict"] | {"replication": replication})
     out = io.StringIO()
-    Console(file=out, width=200).print(arms_in_words(locked.plan))
+    plain_console(file=out, width=200).print(arms_in_words(locked.plan))
     token = "A rollout's total weight is its advantage times its length against its group's mean: long rollouts weigh more."
     assert [line.rstrip() for line in out.getvalue().splitlines()] == [
         "Arms",
