@@ -111,10 +111,7 @@ class History:
         for name in grades:
             if not (self.root / name).is_file() and (self.root / name).with_name("stage.json").is_file():
                 self._differ(f"tells of the grades in {name}, which is not there")
-        kinds = {"arm_stopped": "stopped.json", "extension_stopped": "extension-stopped.json"}
-        for kind, file in kinds.items():
-            told = {f"{record.get('arm')}/{file}": record for _, record in self.of(kind)}
-            self._same_files(told, "stopped_sha256", f"*/*/{file}")
+        self._check_stops()
         told = {f"{record.get('arm')}/check-{record.get('update')}/check.json": record for _, record in self.of("check_judged")}
         self._same_files(told, "check_sha256", "*/*/check-*/check.json")
         told = {
@@ -122,6 +119,33 @@ class History:
             for _, record in self.of("evaluation_finished")
         }
         self._same_files(told, "evaluation_sha256", "evaluations/*/*/evaluation.json")
+
+    def _check_stops(self) -> None:
+        """What a stop rule ended stays ended. A runner that was killed after the event writes the record when it is back."""
+        for kind, file in {"arm_stopped": "stopped.json", "extension_stopped": "extension-stopped.json"}.items():
+            told = {str(record.get("arm")): (number, record) for number, record in self.of(kind)}
+            there = {path.parent.relative_to(self.root).as_posix(): path for path in sorted(self.root.glob(f"*/*/{file}"))}
+            for arm in sorted(there.keys() - told.keys()):
+                self._differ(f"does not tell of {arm}/{file}")
+            for arm, (number, record) in told.items():
+                on = [n for n, one in self._about(arm) if n > number and one["event"] not in (kind, "stage_graded")]
+                if on:
+                    self._differ(f"line {number} tells that a stop rule ended {arm}, and line {on[0]} goes on with it")
+                if arm in there:
+                    self._digest(record.get("stopped_sha256"), there[arm])
+                elif (self.root / arm / f"update-{record.get('update')}" / "audit.json").is_file():
+                    self.found.lacks(f"{arm}/{file}: a stop rule ended the arm, and a runner was killed before it wrote that")
+                else:
+                    self._differ(f"tells of {arm}/{file}, which is not there")
+                self.found.count("stops, checks and comparisons in the journal")
+
+    def _about(self, arm: str) -> list[tuple[int, dict[str, Any]]]:
+        """Every event of one arm, and of its stages."""
+        return [
+            (number, one)
+            for number, one in enumerate(self.lines.records, start=1)
+            if one and (one.get("arm") == arm or str(one.get("stage")).rpartition("/")[0] == arm)
+        ]
 
     def _same_files(self, told: dict[str, dict[str, Any]], field: str, pattern: str) -> None:
         for path in sorted(self.root.glob(pattern)):

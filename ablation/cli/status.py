@@ -15,6 +15,7 @@ from ablation.cli.say import say
 
 if TYPE_CHECKING:
     from ablation.cli.watch import Watcher
+    from ablation.errors import IntegrityError
     from ablation.plan.lock import LockedPlan
     from ablation.study.phase2_state import SetState
     from ablation.study.state import ArmState, ExtensionState
@@ -86,12 +87,15 @@ def _say(plan: Path | None, run_folder: Path | None, policy: str | None, as_json
     state, worker = run_state(locked.plan, root, deviations), runner_at_work(root)
     sets = phase2_state(locked, root, deviations)
     following = f"{next_command(locked, root, deviations, state)}{options}"
+    notes, wrong = _journal(locked, root)
     if as_json:
+        if wrong is not None:
+            raise wrong
         found = {"plan": locked.digest, "run": str(root), "runner": worker, "sweeps": state.sweeps}
         found["arms"] = [asdict(arm) | {"finished": arm.finished} for arm in state.arms]
         found["imported"], found["begun"] = state.imported, state.begun
         found |= {"extensions": [asdict(one) for one in state.extensions], "evaluations": [asdict(one) for one in sets]}
-        typer.echo(json.dumps(found | {"next": following}))
+        typer.echo(json.dumps(found | {"notes": notes, "next": following}))
         return
     echo(f"plan     {locked.path} (locked {locked.lock.locked_at}, {locked.digest[:12]})")
     echo(f"run      {root}" + ("" if root.is_dir() else " (not begun)"))
@@ -117,10 +121,26 @@ def _say(plan: Path | None, run_folder: Path | None, policy: str | None, as_json
     for one in sets:
         for line in _set(one):
             echo(f"phase 2  {line}")
+    for note in notes:
+        say(f"note     {note}")
+    if wrong is not None:
+        raise wrong
     if following.startswith("ablation run --all") and state.imported:  # the verdict says what is missing
         echo(f"next     ablation import --stage STAGE --arm ARM{options} FILE (`ablation verdict` says what is missing)")
         return
     echo(f"next     {following}")
+
+
+def _journal(locked: LockedPlan, root: Path) -> tuple[list[str], IntegrityError | None]:
+    """(what is to be said of the journal's times and end, what of the run folder does not fit it)."""
+    from ablation.errors import IntegrityError
+    from ablation.rollouts.journal_chain import check_journal, clock_note
+
+    try:
+        found = check_journal(root, locked.digest)
+    except IntegrityError as error:
+        return [], error
+    return [*found.notes, *clock_note(found, locked.lock.locked_at)], None
 
 
 def _kept(one: ArmState) -> str:

@@ -12,7 +12,7 @@ stage without its event: a stage, checkpoint or stop that the journal does not t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ SAMPLED = ("stage_streamed", "part_written", "stage_sampled")
 """Events of rollouts that come onto the disk."""
 PROGRESS = (*SAMPLED, *COMPLETED, "update_trained")
 """Events after which somebody may have seen how the run goes."""
+STOPS = {"arm_stopped": "stopped.json", "extension_stopped": "extension-stopped.json"}
+"""Events of a stop rule that ended an arm, or its extension -> the record that is written next, in the arm's folder."""
 _KINDS: dict[str, tuple[frozenset[type], str]] = {
     **dict.fromkeys(
         ("rollouts", "tokens", "trained_tokens", "scored_tokens", "update", "deviation", "items"),
@@ -122,7 +124,7 @@ def check_journal(root: Path, plan_digest: str, kept: Head | None = None) -> Jou
 
     Raises `IntegrityError` that says what does not fit. A run folder without anything in it passes.
     """
-    run = RunFolder(root)
+    run, undone = RunFolder(root), ""
     for last in (*[False] * _LOOKS, True):
         # The disk first: a runner that is at work writes an event before what it tells of.
         disk, recorded = _on_disk(run), _verdicts_head(run.verdict)
@@ -134,8 +136,9 @@ def check_journal(root: Path, plan_digest: str, kept: Head | None = None) -> Jou
                     hint="This is the run folder of another plan: choose another one with --run.",
                 )
         untold = _untold(disk, chain.records) + untold_blind(run, chain.records)
+        undone = _undone_stop(disk, chain.records)
         # Raters add lines while this looks: a file that is newer than the journal that was read is no damage.
-        if not untold or last or not has_grown(run.journal, chain):
+        if not (untold or undone) or last or not has_grown(run.journal, chain):
             break
     if untold:
         more = f" (and {len(untold) - 1} more)" if len(untold) > 1 else ""
@@ -145,17 +148,65 @@ def check_journal(root: Path, plan_digest: str, kept: Head | None = None) -> Jou
         raise IntegrityError(
             f"{run.journal}: {untold[0]}{more}: the journal was cut, or that was put there by other means", hint=hint
         )
+    if undone:
+        raise IntegrityError(
+            f"{run.journal}:{undone}", hint="What a stop rule ended stays ended: put the arm's folder back from a copy."
+        )
     if kept is not None:
         chain.check_head(kept, "the given head")
     if recorded is not None:
         chain.check_head(recorded, str(run.verdict))
-    notes = ()
+    notes = [f"{run.journal.name}: {note}" for note in _set_back(chain.records)]
     if chain.torn:
-        notes = (
+        notes.append(
             f"{run.journal}: after line {len(chain.records)} there are {len(chain.torn)} bytes that are no whole line: "
-            "a runner is at work or was killed there, or the end was changed",
+            "a runner is at work or was killed there, or the end was changed"
         )
-    return JournalState(chain, notes, _stale_grades(disk, chain.records))
+    return JournalState(chain, tuple(notes), _stale_grades(disk, chain.records))
+
+
+def clock_note(state: JournalState, locked_at: str) -> list[str]:
+    """A line if, by its clock, the journal begins before the plan was locked (at `locked_at`, as the lock says)."""
+    try:
+        if state.began is None or datetime.fromisoformat(state.began) >= datetime.fromisoformat(locked_at):
+            return []
+    except (TypeError, ValueError):  # a lock that somebody wrote otherwise
+        return [f"the plan's lock names no time that can be read: {locked_at!r}"]
+    return [f"by its clock the journal begins ({state.began}) before the plan was locked ({locked_at})"]
+
+
+def _set_back(events: list[dict[str, Any]]) -> list[str]:
+    """A line if the times go back by a second or more: by how much at most, and where."""
+    latest, most, where = datetime.min.replace(tzinfo=UTC), timedelta(seconds=1), 0
+    for number, event in enumerate(events, start=1):
+        time = datetime.fromisoformat(event["time"])
+        if latest - time >= most:
+            most, where = latest - time, number
+        latest = max(latest, time)
+    by = timedelta(seconds=round(most.total_seconds()))
+    text = f"line {where} is {by} earlier than a line before it: a clock was set back, or several machines wrote it"
+    return [text] if where else []
+
+
+def _undone_stop(disk: _Disk, events: list[dict[str, Any]]) -> str:
+    """`LINE: ...` of an arm that a stop rule ended and that went on, or whose record of it is gone; empty where there is none.
+
+    A runner that is killed after the event leaves the audit that the rule looked at, and the next one writes the record.
+    """
+    ended: dict[str, tuple[int, dict[str, Any]]] = {}
+    for number, event in enumerate(events, start=1):
+        kind = event["event"]
+        if kind in STOPS:
+            ended[str(event.get("arm"))] = (number, event)
+        elif ended and kind != "stage_graded":
+            arm = event.get("arm") or str(event.get("stage")).rpartition("/")[0]
+            if arm in ended:
+                return f"{ended[arm][0]}: a stop rule ended {arm} there, but line {number} ({kind}) goes on with it"
+    for arm, (number, event) in ended.items():
+        path = f"{arm}/{STOPS[event['event']]}"
+        if path not in disk.stops and (arm, f"update-{event.get('update')}") not in disk.audits:
+            return f"{number}: a stop rule ended {arm} there, but {path} is not there: it was removed"
+    return ""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from ablation.problems.problem import Problem, load_problems
 from ablation.rollouts.folder import RunFolder
 from ablation.rollouts.grades import SLOW, grades_of, other_graders, read_grades
 from ablation.rollouts.imported import absent_measures, import_note, is_imported, marks
-from ablation.rollouts.journal_chain import COMPLETED, check_journal, read_journal
+from ablation.rollouts.journal_chain import COMPLETED, check_journal, clock_note, read_journal
 from ablation.rollouts.outcomes import Outcomes, outcomes
 from ablation.rollouts.schema import StageInfo
 from ablation.rollouts.seen import check_lock_copy, deviations_of_run
@@ -108,6 +108,7 @@ def judge_run(root: Path, locked: Locked, options: str | None = "", *, regrade: 
             *map(import_note, sorted(reader.imported.values(), key=_stage_order)),
             *reader.notes,
             *journal.notes,
+            *clock_note(journal, locked.lock.locked_at),
         ],
         deviations=deviations,
         external=external_arms(plan),
@@ -282,6 +283,9 @@ class RunReader:
             if stage_is_complete(folder):
                 raise IntegrityError(f"{stopped}: says that the run was ended, but {folder} has a readout")
             return ArmVerdict(family, arm, STOPPED, stopped=self._stop(stopped))
+        if any(event["event"] == "arm_stopped" and event.get("arm") == f"{family}/{arm}" for event in self._events()):
+            self._gaps[family, arm] = f"{family}/{arm}: a stop rule ended it, and its stopped.json is not there"
+            return None
         return self.judged(folder, family, arm, ("readout", self.plan.training.updates), self.plan.verdict.damage)
 
     def _check(self, family: str, arm: str, update: int) -> ArmVerdict | None:

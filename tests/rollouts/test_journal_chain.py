@@ -6,7 +6,7 @@ import pytest
 from ablation.chain import Head, chained_line
 from ablation.errors import IntegrityError
 from ablation.files import folder_is_complete, sha256_bytes, sha256_file, write_folder, write_json
-from ablation.rollouts.journal_chain import check_journal, read_journal
+from ablation.rollouts.journal_chain import check_journal, clock_note, read_journal
 from tests.verdict.study import lock_small, start_run, tell, write_stage, write_stop
 
 
@@ -189,6 +189,76 @@ def test_an_event_without_counts_or_with_none_passes(study):
     run, locked = study
     append(run, locked, {"time": "2026-11-30T00:00:00+05:30", "rollouts": 0, "seconds": 2, "update": None, "deviation": None})
     assert len(read_journal(run.journal)) == 5
+
+
+@pytest.mark.parametrize(
+    ("event", "data"),
+    [
+        ("stage_sampled", {"stage": "main/N/readout"}),
+        ("part_written", {"stage": "main/N/update-2", "part": "part-000.parquet"}),
+        ("update_trained", {"arm": "main/N", "update": 2}),
+        ("command_started", {"arm": "main/N", "update": 2}),
+        ("arm_finished", {"arm": "main/N"}),
+    ],
+)
+@pytest.mark.parametrize("kept", [True, False])
+def test_an_arm_that_a_stop_rule_ended_does_not_go_on(study, event, data, kept):
+    run, locked = study
+    tell(run, locked, event, **data)
+    if not kept:
+        run.stopped("main", "N").unlink()
+    said = f"{run.journal}:4: a stop rule ended main/N there, but line 5 ({event}) goes on with it"
+    assert refused(run, locked) == said
+
+
+def test_a_stop_without_its_record_was_cut_short_or_removed(study):
+    """A runner that is killed after the event has left the audit that the rule looked at, and others may go on before it does."""
+    run, locked = study
+    write_json(run.audit("main", "X", 2), {})
+    tell(run, locked, "arm_stopped", arm="main/X", rule="logprob_fell", update=2)
+    tell(run, locked, "stage_graded", stage="main/X/update-2")
+    tell(run, locked, "update_trained", arm="main/C", update=3)
+    tell(run, locked, "arm_stopped", arm="main/X", rule="logprob_fell", update=2)
+    check_journal(run.root, locked.digest)
+    shutil.rmtree(run.arm("main", "X"))
+    assert "a stop rule ended main/X there, but main/X/stopped.json is not there: it was removed" in refused(run, locked)
+
+
+def test_an_extension_that_a_stop_rule_ended_does_not_go_on(study):
+    run, locked = study
+    write_json(run.audit("main", "C", 3), {})
+    tell(run, locked, "extension_stopped", arm="main/C", rule="logprob_fell", update=3)
+    write_json(run.extension_stopped("main", "C"), {"rule": "logprob_fell"})
+    check_journal(run.root, locked.digest)
+    tell(run, locked, "check_judged", arm="main/C", update=4)
+    assert "a stop rule ended main/C there, but line 6 (check_judged) goes on with it" in refused(run, locked)
+
+
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        (["2099-01-04T00:00:00+00:00", "2099-01-01T00:00:00+00:00", "2099-01-02T00:00:00+00:00"], "line 6 is 3 days, 0:00:00"),
+        (["2099-01-01T02:00:00+00:00", "2099-01-01T02:30:00+01:00"], "line 6 is 0:30:00"),  # 01:30 UTC
+        (["2099-01-01T02:00:00+00:00", "2099-01-01T03:00:00.5+01:00"], None),
+        (["2099-01-01T02:00:00.900+00:00", "2099-01-01T02:00:00+00:00"], None),  # a clock that is kept right goes back by less
+    ],
+)
+def test_a_clock_that_was_set_back_is_said(study, times, said):
+    run, locked = study
+    for time in times:
+        append(run, locked, {"time": time})
+    wanted = [] if said is None else [f"journal.jsonl: {said} earlier than a line before it: a clock was set back, "]
+    assert [note[: len(wanted[0])] for note in check_journal(run.root, locked.digest).notes] == wanted  # none in the last two
+
+
+def test_a_journal_that_begins_before_its_plan_was_locked_says_so(study):
+    run, locked = study
+    state = check_journal(run.root, locked.digest)
+    assert clock_note(state, state.began) == []
+    later = "2099-01-01T00:00:00+00:00"
+    said = f"by its clock the journal begins ({state.began}) before the plan was locked ({later})"
+    assert clock_note(state, later) == [said]
+    assert clock_note(state, "noon") == ["the plan's lock names no time that can be read: 'noon'"]
 
 
 def append(run, locked, fields):
