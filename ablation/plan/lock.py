@@ -1,7 +1,7 @@
 """Locking a plan, once, and proving later that it is the plan that was locked.
 
 The lock file is JSON beside the plan: both digests, the plan's text and its resolved form, the digest of every file
-that the plan names, of the rule engine's source, the package versions, who, when and the git commit. It carries its
+that the plan names, of the engine's source, the package versions, who, when and the git commit. It carries its
 own digest, which finds damage and careless edits; it does not stop somebody who rewrites plan and lock together.
 """
 
@@ -23,7 +23,7 @@ from ablation.plan.diff import added_only, diff_trees, shortened
 from ablation.plan.load import LoadedPlan, PlanError, load_plan, parse_plan, read_plan_file
 from ablation.plan.locate import changed_resources, resource_digests
 from ablation.plan.model import Plan
-from ablation.plan.provenance import engine_files, git_state, package_versions, whoami
+from ablation.plan.provenance import engine_changes, engine_files, git_state, package_versions, shortlist, whoami
 
 LOCK_VERSION = 1
 _LOCK_HINT = "Put back the lock file as it was written (from version control, a run folder, or a reviewer)."
@@ -223,8 +223,7 @@ def verify_lock(path: Path, *, resources: bool = False) -> LockedPlan:
         )
     if differences:
         names = [line.strip().split(":")[0] for line in differences]
-        shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        warnings.append(f"fields that did not exist when the plan was locked, each at its default: {shown}")
+        warnings.append(f"fields that did not exist when the plan was locked, each at its default: {shortlist(names)}")
     warnings += _engine_warnings(lock)
     locked = LockedPlan(plan, path, data, lock, warnings)
     if resources:
@@ -302,12 +301,7 @@ def _restore_hint(path: Path) -> str:
 
 
 def _engine_warnings(lock: Lock) -> list[str]:
-    warnings = []
-    now, then = engine_files()["files"], lock.content["engine"].get("files", {})
-    changed = sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
-    if changed:
-        shown = ", ".join(changed[:3]) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
-        warnings.append(f"the rule engine's source differs from the time of locking: {shown}")
+    warnings = engine_changes(lock.content["engine"].get("files", {}))
     installed = package_versions()
     for name, version in lock.content["packages"].items():
         if version is not None and installed.get(name) not in (None, version):

@@ -1,10 +1,11 @@
-"""What a lock records about its surroundings: rule engine, packages, git, author."""
+"""What a lock records about its surroundings: engine, packages, git, author."""
 
 from __future__ import annotations
 
 import getpass
 import platform
 import subprocess
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ from typing import Any
 import ablation
 from ablation.files import sha256_bytes, sha256_file
 
-ENGINE = ("rollouts", "measures", "verdict", "training", "problems")
-"""The packages whose code decides what a rollout counts as, what it weighs and what a label is."""
+SHOWS = frozenset({"__main__.py", "audit", "cli", "merge", "recipes", "report", "trackers", "view"})
+"""What reads options, shows, checks a second time or comes after. All other source is the engine: it decides what is sampled,
+trained, scheduled, read blind and judged."""
 PACKAGES = (
     "ablation",
     "numpy",
@@ -30,11 +32,32 @@ PACKAGES = (
 
 
 def engine_files() -> dict[str, Any]:
-    """`sha256` over, and `files`: path below the package -> digest of, the source of the rule engine."""
+    """`sha256` over, and `files`: path below the package -> digest of, the source of the engine."""
     root = Path(ablation.__file__).parent
-    paths = sorted(path for name in ENGINE for path in (root / name).rglob("*.py"))
-    files = {path.relative_to(root).as_posix(): sha256_file(path) for path in paths}
+    named = {path.relative_to(root).as_posix(): path for pattern in ("*.py", "*_library.yaml") for path in root.rglob(pattern)}
+    files = {name: sha256_file(path) for name, path in sorted(named.items()) if name.partition("/")[0] not in SHOWS}
     return {"sha256": sha256_bytes("".join(f"{name}\0{digest}\n" for name, digest in files.items()).encode()), "files": files}
+
+
+def engine_changes(then: Mapping[str, str]) -> list[str]:
+    """What is to be said of the engine's source, which was `then` when the plan was locked.
+
+    An earlier version of this program listed some packages alone: of the others nothing is known.
+    """
+    now = engine_files()["files"]
+    listed = {name.partition("/")[0] for name in then}
+    known = {name for name in now if name.partition("/")[0] in listed}
+    unknown = sorted({name.partition("/")[0] for name in now} - listed)
+    changed = sorted(name for name in known | then.keys() if now.get(name) != then.get(name))
+    said = [f"the engine's source differs from the time of locking: {shortlist(changed)}"] if changed else []
+    if unknown:
+        said.append(f"whether these differ is not known, as the lock does not list them: {', '.join(unknown)}")
+    return said
+
+
+def shortlist(names: Sequence[str]) -> str:
+    """The first three, and how many more there are."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def package_versions() -> dict[str, str | None]:

@@ -252,17 +252,17 @@ with make_reporter() as reporter, open_study(verify_lock(Path("plans/small.yaml"
 """
 
 
-def test_rule_code_that_was_edited_after_the_freeze_is_named(study, tmp_path):
-    """With a copy of the program, one of whose rules is edited: what `plan verify`, `verdict` and an opened run say."""
+def test_code_that_was_edited_after_the_freeze_is_named(study, tmp_path):
+    """With a copy of the program, whose order of cells is edited: what `plan verify`, `verdict` and an opened run say."""
     copy = tmp_path / "program" / "ablation"
     shutil.copytree(Path(ablation.__file__).parent, copy, ignore=shutil.ignore_patterns("assets", "__pycache__"))
-    rules = copy / "verdict" / "rules.py"
+    schedule = copy / "study" / "schedule.py"
     for edit, named in (("", False), ("\n# one more line\n", True)):
-        rules.write_text(rules.read_text() + edit)
+        schedule.write_text(schedule.read_text() + edit)
         for arguments in (["-m", "ablation", "plan", "verify"], ["-m", "ablation", "verdict"], ["-c", OPEN_THE_RUN]):
             environment = os.environ | {"PYTHONPATH": str(copy.parent), "NO_COLOR": "1", "COLUMNS": "200"}
             command = [sys.executable, "-P", *arguments]
             result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
             assert result.returncode == 0, result.stderr
-            said = "the rule engine's source differs from the time of locking: verdict/rules.py" in result.stderr
+            said = "the engine's source differs from the time of locking: study/schedule.py" in result.stderr
             assert said == named, (arguments, result.stderr)

@@ -3,14 +3,19 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
 import subprocess
 import threading
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import pytest
 
+import ablation
 from ablation.errors import AblationError, IntegrityError, UsageError
+from ablation.files import json_bytes
 from ablation.plan import lock as lock_module
+from ablation.plan.canonical import tree_digest
 from ablation.plan.choose import lock_path
 from ablation.plan.load import PlanError, load_plan
 from ablation.plan.lock import lock_plan, read_lock, restore_plan, verify_lock
@@ -285,16 +290,69 @@ def test_recipe_files_are_made_first_and_their_digest_is_locked(tmp_path, plan_t
     assert "has changed since" in refused(path, resources=True).message
 
 
-def test_other_engine_source_and_packages_are_warnings(plan_path, monkeypatch):
+DECIDE = (
+    "verdict/rules.py",
+    "rollouts/stage.py",
+    "policy/local.py",
+    "policy/vllm/client.py",
+    "study/schedule.py",
+    "study/runner.py",
+    "seeds.py",
+    "chain.py",
+    "blind/choose.py",
+    "ledger/never_used.py",
+    "plan/rules.py",
+    "plan/table_library.yaml",
+    "power/judged.py",
+    "imports/stage.py",
+)
+"""What samples, trains, schedules, chooses and judges."""
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    """A copy of the program's source, of which the digests are taken."""
+    copy = tmp_path / "program" / "ablation"
+    shutil.copytree(Path(ablation.__file__).parent, copy, ignore=shutil.ignore_patterns("assets", "__pycache__"))
+    monkeypatch.setattr(ablation, "__file__", str(copy / "__init__.py"))
+    return copy
+
+
+def test_other_engine_source_and_packages_are_warnings(plan_path, program, monkeypatch):
     lock_plan(plan_path)
-    engine = lock_module.engine_files()
-    files = {**engine["files"], "verdict/__init__.py": "0" * 64, "verdict/new.py": "1" * 64}
-    monkeypatch.setattr(lock_module, "engine_files", lambda: {"sha256": "x", "files": files})
+    assert verify_lock(plan_path).warnings == []
+    for name in ("report/safe.py", "cli/main.py", "audit/run.py", "view/app.py"):  # these only show, or check again
+        (program / name).write_text("")
+    assert verify_lock(plan_path).warnings == []
+    before = {name: (program / name).read_bytes() for name in DECIDE}
+    for name in DECIDE:
+        (program / name).write_bytes(before[name] + b"\n# one more line\n")
+        assert verify_lock(plan_path).warnings == [f"the engine's source differs from the time of locking: {name}"]
+        (program / name).write_bytes(before[name])
+    (program / "training" / "new.py").write_text("")
+    (program / "seeds.py").unlink()
     versions = lock_module.package_versions()
     monkeypatch.setattr(lock_module, "package_versions", lambda: {**versions, "numpy": "0.1", "torch": None})
     assert verify_lock(plan_path).warnings == [
-        "the rule engine's source differs from the time of locking: verdict/__init__.py, verdict/new.py",
+        "the engine's source differs from the time of locking: seeds.py, training/new.py",
         f"package numpy is 0.1; the plan was locked with {versions['numpy']}",
+    ]
+
+
+def test_a_lock_that_lists_the_source_of_rules_alone_says_what_it_does_not_know(plan_path, program):
+    path = lock_plan(plan_path).path
+    content = json.loads(path.read_bytes())
+    kept = {name: one for name, one in content["engine"]["files"].items() if name.startswith(("verdict/", "training/"))}
+    assert len(kept) > 20
+    content["engine"] |= {"files": kept}
+    content["lock_sha256"] = tree_digest({name: value for name, value in content.items() if name != "lock_sha256"})
+    path.write_bytes(json_bytes(content))
+    (program / "verdict" / "rules.py").write_text("")
+    (program / "policy" / "local.py").write_text("")
+    unknown = "__init__.py, blind, chain.py, errors.py, files.py, imports, ledger, measures, plan, policy, power, problems, "
+    assert verify_lock(plan_path).warnings == [
+        "the engine's source differs from the time of locking: verdict/rules.py",
+        f"whether these differ is not known, as the lock does not list them: {unknown}rollouts, seeds.py, study, unseen.py",
     ]
 
 
