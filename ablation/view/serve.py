@@ -14,6 +14,7 @@ import uvicorn
 from ablation.errors import UsageError
 from ablation.view import cache
 from ablation.view.app import create_app
+from ablation.view.connections import Connection, OnceAMinute
 from ablation.view.guard import is_loopback, new_token
 from ablation.view.index import in_background
 from ablation.view.library import Library
@@ -47,9 +48,13 @@ def serve(
         server_header=False,
         date_header=False,
         lifespan="off",
+        http=Connection,
+        backlog=64,  # as many are accepted before the first of them is looked at
         ws="none",  # where a package for them is installed it would answer before the guard does
         timeout_graceful_shutdown=1,
     )
+    for name in ("asyncio", "uvicorn.error"):
+        logging.getLogger(name).addFilter(OnceAMinute())
     with contextlib.suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets=[listening])
 
