@@ -31,6 +31,9 @@ FINISH = {"stop": "stop", "eos": "stop", "end_turn": "stop", "length": "length",
 SETTINGS = ("temperature", "top_p", "top_k", "max_tokens")
 """Columns that must be the plan's own value where they are there."""
 
+TEXT_PARTS = ("text", "output_text")
+"""Kinds of a message's parts that are text which the reader sees."""
+
 _DIGEST = re.compile("[0-9a-f]{64}")
 
 
@@ -41,6 +44,8 @@ class Row:
     where: str
     """`FILE:LINE`, for messages."""
     values: dict[str, Any] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    """Column -> the name that the file has for it."""
 
     def __contains__(self, name: str) -> bool:
         return name in self.values
@@ -48,8 +53,18 @@ class Row:
     def get(self, name: str) -> Any:
         return self.values.get(name)
 
+    def name(self, column: str) -> str:
+        return self.names.get(column, column)
+
     def error(self, message: str, hint: str | None = None) -> UsageError:
         return UsageError(f"{self.where}: {message}", hint=hint)
+
+    def differ(self, column: str, value: Any, other: str, right: Any) -> UsageError:
+        """Two columns that say one thing and do not agree: nobody can know which of them is right."""
+        first, second = apart(value, right)
+        name = self.name(column)
+        hint = f"They say the same thing twice, so one is wrong, or means another thing (`{name}`): leave it out or rename it."
+        return self.error(f"{name}: is {first}, but {self.name(other)} says {second}", hint)
 
 
 def read_row(where: str, values: Any) -> tuple[Row, set[str]]:
@@ -58,19 +73,21 @@ def read_row(where: str, values: Any) -> tuple[Row, set[str]]:
     if not isinstance(values, dict):
         raise row.error("is not an object", "Each line is one JSON object with the columns of runs/README.md.")
     unused = set()
-    for name, value in values.items():
-        column = ALIASES.get(name, name)
+    for name in sorted(values, key=lambda name: (name in ALIASES, name)):  # what is read never hangs on the order of the keys
+        value, column = values[name], ALIASES.get(name, name)
         if column not in COLUMNS:
             near = difflib.get_close_matches(name, COLUMNS, n=1, cutoff=0.8)
             if near:
                 raise row.error(f"there is no column `{name}`; did you mean `{near[0]}`?", "Rename it, or leave it out.")
             unused.add(name)
-        elif column == name or column not in values:
+        elif value is not None:
             wanted = COLUMNS[column](value)
-            if value is not None and wanted is not None:
-                raise row.error(f"{name}: found {_shown(value)}; {wanted}")
-            if value is not None:
-                row.values[column] = value
+            if wanted is not None:
+                raise row.error(f"{name}: found {shown(value)}; {wanted}")
+            if column in row and _plain(column, row.get(column)) != _plain(column, value):
+                raise row.differ(column, row.get(column), name, value)
+            row.values.setdefault(column, value)
+            row.names.setdefault(column, name)
     return row, unused
 
 
@@ -147,8 +164,17 @@ def _prompt(value: Any) -> str | None:
 def _completion(value: Any) -> str | None:
     if isinstance(value, list):
         fine = len(value) == 1 and isinstance(value[0], dict) and value[0].get("role") == "assistant"
-        return _message(value[0]) if fine else "a list must hold one message, the assistant's"
+        return (_message(value[0]) or _more(value[0])) if fine else "a list must hold one message, the assistant's"
     return _text(value)
+
+
+def _more(message: dict[str, Any]) -> str | None:
+    """What a completion's message holds that is no text, its thinking for instance: passed over it would be lost."""
+    more = [name for name, value in message.items() if name not in ("role", "content") and value]
+    content = message["content"]
+    parts = content if isinstance(content, list) else []
+    more += [str(one.get("type")) for one in parts if one.get("text") is None or one.get("type", "text") not in TEXT_PARTS]
+    return f"the message holds `{more[0]}`, too; give `thinking` and `answer` as columns" if more else None
 
 
 def _message(value: Any) -> str | None:
@@ -161,9 +187,28 @@ def _message(value: Any) -> str | None:
     return None if fine else "each message must be an object whose `content` is a text or a list of parts with texts"
 
 
-def _shown(value: Any) -> str:
+def _plain(column: str, value: Any) -> Any:
+    """`value` in the one form in which two columns of one thing are compared."""
+    if column == "finish_reason":
+        return FINISH.get(value, value)
+    if column in ("prompt", "completion") and isinstance(value, list):
+        return "\n".join(message_text(one.get("content")) for one in value)
+    return value
+
+
+def shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def apart(one: Any, other: Any) -> tuple[str, str]:
+    """Both values as they are shown; of long texts the part where they begin to differ."""
+    if isinstance(one, str) and isinstance(other, str):
+        same = next((place for place, pair in enumerate(zip(one, other, strict=False)) if len(set(pair)) > 1), 0)
+        place = max(0, same - 10)
+        if place:
+            return f"...{shown(one[place:])}", f"...{shown(other[place:])}"
+    return shown(one), shown(other)
 
 
 COLUMNS: dict[str, Callable[[Any], str | None]] = {

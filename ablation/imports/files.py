@@ -56,7 +56,12 @@ def _parquet(path: Path) -> Iterator[tuple[str, Any]]:
 
     try:
         with _opened(path) as file:
-            rows = pq.ParquetFile(file, pre_buffer=False).read(use_threads=False).to_pylist()
+            content = pq.ParquetFile(file, pre_buffer=False)
+            names = content.schema_arrow.names
+            twice = [name for name in names if names.count(name) > 1]
+            if twice:
+                raise UsageError(f"{path}: the column `{twice[0]}` is there twice", hint="Leave one out, or rename it.")
+            rows = [row for batch in content.iter_batches(1000, use_threads=False) for row in batch.to_pylist()]
     except OSError as error:
         raise UsageError(
             f"{path}: could not be read: {error.strerror or error}", hint="Write it again, or use JSON Lines."

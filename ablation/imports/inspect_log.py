@@ -23,6 +23,7 @@ MOST_BYTES = 256 << 20
 """Of one entry of a log; what unpacks to more is no sample."""
 _ZSTD = 93
 _ATTACHMENT = "attachment://"
+_USED = ("id", "epoch", "input", "messages", "output", "error", "attachments")
 # What zipfile, the decompressors and json raise of a file that is cut, changed, encrypted, or of another kind.
 _BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, RuntimeError)
 _BROKEN += (KeyError, IndexError, ValueError, TypeError, AttributeError, OverflowError, struct.error)
@@ -42,6 +43,9 @@ def inspect_rows(path: Path) -> Iterator[tuple[str, Any]]:
                     row = _sample(content, where)
                 except (KeyError, IndexError, ValueError, TypeError, AttributeError) as error:
                     raise UsageError(f"{where}: is not a sample of an Inspect log ({type(error).__name__}: {error})") from error
+                if row.get("effort", settings.get("effort")) != settings.get("effort", row.get("effort")):
+                    said = f"effort: is {row['effort']} in its metadata, but the run's reasoning_effort is {settings['effort']}"
+                    raise UsageError(f"{where}: {said}", hint="Which one was it sampled with?")
                 yield where, settings | row
     except OSError as error:
         raise UsageError(f"{path}: could not be read: {error.strerror or error}", hint="Check the path.") from error
@@ -65,25 +69,37 @@ def _sample(sample: dict[str, Any], where: str) -> dict[str, Any]:
         said = str(sample["error"].get("message"))[:100]
         raise UsageError(f"{where}: this sample ended with an error: {said}", hint="Run it again: `inspect eval-retry LOG`.")
     attachments = sample.get("attachments") or {}
-
-    def whole(text: str) -> str:
-        return attachments.get(text.removeprefix(_ATTACHMENT), text) if text.startswith(_ATTACHMENT) else text
-
     choices = sample["output"]["choices"]
     if len(choices) != 1:
         raise UsageError(f"{where}: has {len(choices)} choices; one rollout a sample and epoch is read")
-    stop, content = choices[0]["stop_reason"], choices[0]["message"]["content"]
+    stop, message = choices[0]["stop_reason"], choices[0]["message"]
+    thinking, answer = _parts(message["content"], attachments)
+    last = (sample.get("messages") or [{}])[-1]
+    if last.get("role") == "assistant" and _parts(last["content"], attachments) != (thinking, answer):
+        raise UsageError(f"{where}: its output is not its last message", hint="One of them was changed: which one was sampled?")
     row: dict[str, Any] = {"problem": str(sample["id"]), "index": sample["epoch"] - 1, "finish_reason": stop}
+    row |= {f"sample.{name}": None for name in sample if name not in _USED}  # named as columns that are not used
+    said = sample.get("input") or []
+    said = [{"role": "user", "content": said}] if isinstance(said, str) else said
+    prompt = [{"role": one["role"], "content": _parts(one["content"], attachments)[1]} for one in said]
+    row |= {"prompt": prompt} if prompt else {}
     effort = (sample.get("metadata") or {}).get("effort")
     row |= {"effort": effort} if effort else {}
-    if isinstance(content, str):
-        return row | {"completion": whole(content)}
-    thinking = "".join(whole(part["reasoning"]) for part in content if part["type"] == "reasoning")
-    answer = "".join(whole(part["text"]) for part in content if part["type"] == "text")
     if not thinking:
         return row | {"completion": answer}
     # Cut before any answer: the thinking was never closed.
     return row | {"thinking": thinking} | ({} if stop == "max_tokens" and not answer else {"answer": answer})
+
+
+def _parts(content: str | list[dict[str, Any]], attachments: dict[str, str]) -> tuple[str, str]:
+    """(reasoning, text) of a message. What a log keeps once for all its places is put back."""
+
+    def whole(text: str) -> str:
+        return attachments.get(text.removeprefix(_ATTACHMENT), text) if text.startswith(_ATTACHMENT) else text
+
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    reasoning = "".join(whole(part["reasoning"]) for part in parts if part["type"] == "reasoning")
+    return reasoning, "".join(whole(part["text"]) for part in parts if part["type"] == "text")
 
 
 def _read(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Any:

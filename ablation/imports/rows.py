@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ablation.errors import UsageError
-from ablation.files import json_bytes, sha256_bytes
-from ablation.imports.columns import FINISH, SETTINGS, Row, message_text
+from ablation.imports.columns import FINISH, SETTINGS, Row
+from ablation.imports.prompts import digest_of, opens_thinking, problem_of
 from ablation.imports.several import each
-from ablation.imports.tokens import Tokens
-from ablation.plan.model import Plan
-from ablation.plan.section import did_you_mean
-from ablation.problems.problem import Problem
-from ablation.problems.render import ends_inside_thinking, ids_sha256
+from ablation.imports.texts import Parts, check_no_tags, completion_of, hold_columns, stripped, texts_beside_ids
+from ablation.imports.wanted import Wanted
 from ablation.rollouts.imported import SLACK
 from ablation.rollouts.schema import Rollout
 from ablation.rollouts.thinking import thinking_span
@@ -23,22 +20,6 @@ from ablation.study.sampler import Item
 
 NEAR_CAP = 0.01
 """With `--finish-by-count` a text whose token count is this near to the cap was cut."""
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What is imported, and what the user said of the whole file."""
-
-    plan: Plan
-    problems: Mapping[str, Problem]
-    items: Sequence[Item]
-    """Every rollout of the stage, in the order in which it is stored."""
-    who: tuple[str, str, str, int]
-    """(family, arm, stage, update)."""
-    tokens: Tokens
-    effort: str | None = None
-    opens: bool | None = None
-    by_count: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,6 +62,7 @@ def read_rollouts(rows: Sequence[Row], wanted: Wanted) -> Read:
         "top_entropy": "top_entropy" in first,
         "seeds": "plan" if of_plan else "own" if seeds else "absent",
         "prompts": "ids" if with_ids else "text" if "prompt" in first else "absent",
+        "texts": "held" if not own_ids or wanted.tokens.at_hand else "given",
         "finish": "given" if "finish_reason" in first else "by_ids" if own_ids else "by_count",
         "tokenizer_sha256": None if own_ids else wanted.tokens.sha256,
     }
@@ -99,7 +81,7 @@ def _placed(rows: Sequence[Row], wanted: Wanted) -> list[Row]:
             own, value = getattr(plan.sampling, name), row.get(name)
             if value is not None and value != own and not (name == "top_k" and value == -1 and own == 0):
                 raise row.error(f"{name}: was sampled with {value}; the plan says {own}", "Only rollouts of the plan count.")
-        problem, effort = _problem(row, wanted), row.get("effort") or wanted.effort
+        problem, effort = problem_of(row, wanted), row.get("effort") or wanted.effort
         efforts = list(dict.fromkeys(effort for _, effort in plan.cells))
         if effort is None and len(efforts) == 1:
             effort = efforts[0]
@@ -108,7 +90,7 @@ def _placed(rows: Sequence[Row], wanted: Wanted) -> list[Row]:
         if effort not in efforts:
             raise row.error(f"effort: found `{effort}`; the plan's are {', '.join(efforts)}")
         if (problem, effort) not in cells:
-            raise row.error(f"{problem}@{effort} is no cell of {_name(wanted)}")
+            raise row.error(f"{problem}@{effort} is no cell of {wanted.name}")
         if "index" not in row and "problem" in row:
             raise row.error("index: is missing", "Add it: 0, 1, ... within each problem and effort.")
         index = row.get("index") if "index" in row else counts.get((problem, effort), 0)
@@ -128,36 +110,16 @@ def _placed(rows: Sequence[Row], wanted: Wanted) -> list[Row]:
     if lacking:
         one = lacking[0]
         raise UsageError(
-            f"{rows[-1].where.rpartition(':')[0]}: has {len(found)} of the {len(wanted.items)} rollouts of {_name(wanted)}; "
+            f"{rows[-1].where.rpartition(':')[0]}: has {len(found)} of the {len(wanted.items)} rollouts of {wanted.name}; "
             f"lacks, for instance, {one.cell.id} #{one.index}",
             hint="A stage is imported whole: name all its files in one command.",
         )
     return [found[item.cell.problem, item.cell.effort, item.index] for item in wanted.items]
 
 
-def _problem(row: Row, wanted: Wanted) -> str:
-    """The row's problem: by its id, or (dumps of trainers) the one whose text its prompt holds."""
-    named = row.get("problem")
-    if named is not None:
-        if named not in wanted.problems:
-            raise row.error(f"problem: there is no `{named}` in the plan's problems{did_you_mean(named, wanted.problems)}")
-        return named
-    if "prompt" not in row:
-        raise row.error("problem: is missing, and there is no prompt to know it by", "Add the problem's id.")
-    prompt = row.get("prompt")
-    text = prompt if isinstance(prompt, str) else "\n".join(message_text(one.get("content")) for one in prompt)
-    held = [one for one in wanted.problems.values() if one.prompt.strip() in text]
-    longest = [one for one in held if not any(one is not other and one.prompt.strip() in other.prompt for other in held)]
-    if len(longest) != 1:
-        which = ", ".join(one.id for one in longest[:3])
-        said = f"the prompt holds the texts of {which}" if longest else "the prompt holds no text of the plan's problems"
-        raise row.error(f"problem: is missing, and {said}", "Add the problem's id.")
-    return longest[0].id
-
-
 def _rollout(row: Row, item: Item, wanted: Wanted, number: int) -> Rollout:
     family, arm, stage, update = wanted.who
-    opens = _opens(row, wanted)
+    opens = opens_thinking(row, wanted)
     ids, thinking, answer, finish = (_given if "token_ids" in row else _encoded)(row, wanted, opens)
     absent = [float("nan")] * len(ids)
     for name in ("logprobs", "top_entropy", "top_mass"):
@@ -166,7 +128,7 @@ def _rollout(row: Row, item: Item, wanted: Wanted, number: int) -> Rollout:
     if "top_entropy" in row and "top_mass" not in row:
         raise row.error("top_mass: is missing", "It goes with top_entropy: the probability that those tokens hold.")
     _check_entropy(row, wanted.plan.sampling.top_logprobs)
-    sha256, length = _prompt(row)
+    sha256, length = digest_of(row)
     return Rollout(
         family=family,
         arm=arm,
@@ -201,39 +163,6 @@ def _check_entropy(row: Row, top: int) -> None:
         )
 
 
-def _prompt(row: Row) -> tuple[str, int]:
-    """(digest, tokens) of the prompt: of its ids, else of its text; `("", 0)` if it is not known."""
-    if "prompt_token_ids" in row:
-        ids = row.get("prompt_token_ids")
-        return ids_sha256(ids), len(ids)
-    if "prompt_sha256" in row:
-        return row.get("prompt_sha256"), row.get("prompt_length") or 0
-    if "prompt" in row:
-        prompt = row.get("prompt")
-        return sha256_bytes(prompt.encode() if isinstance(prompt, str) else json_bytes(prompt)), 0
-    return "", 0
-
-
-def _opens(row: Row, wanted: Wanted) -> bool:
-    """Whether the prompt ends inside the thinking: as the row or the user says, else by the prompt. Never guessed."""
-    if "prompt_opens_thinking" in row:
-        return row.get("prompt_opens_thinking")
-    if wanted.opens is not None:
-        return wanted.opens
-    if "prompt_token_ids" in row:
-        return ends_inside_thinking(row.get("prompt_token_ids"), wanted.tokens.ids)
-    tags = wanted.plan.model.tokens
-    if isinstance(row.get("prompt"), str):
-        prompt = row.get("prompt")
-        return prompt.rfind(tags.open) > prompt.rfind(tags.close)
-    if "token_ids" not in row and "thinking" in row:
-        return False  # thinking and answer come apart, and the open tag is put between them
-    raise row.error(
-        f"prompt_opens_thinking: is missing: nothing says whether the prompt ends with `{tags.open}`",
-        "Add it, or say it for the whole file: --prompt-opens-thinking or --no-prompt-opens-thinking.",
-    )
-
-
 def _given(row: Row, wanted: Wanted, opens: bool) -> tuple[list[int], str, str, str]:
     """(ids, thinking, answer, finish reason) of a row with the sampled ids."""
     ids, frame, cap = row.get("token_ids"), wanted.tokens.ids, wanted.plan.sampling.max_tokens
@@ -255,21 +184,7 @@ def _given(row: Row, wanted: Wanted, opens: bool) -> tuple[list[int], str, str, 
         raise row.error(f"finish_reason: found `{row.get('finish_reason')}`, but by its ids this rollout's is `{right}`")
     span = thinking_span(ids, prompt_opens_thinking=opens, open_id=frame.open, close_id=frame.close)
     _check_open(row, wanted, span.opened, frame.close in ids)
-    shown = span.closed or not span.opened
-    if ("answer" in row or not shown) and ("thinking" in row or span.start == span.stop):
-        thinking, answer = row.get("thinking") or "", row.get("answer") or ""
-    elif "completion" in row:
-        thinking, answer = _split(_completion(row), wanted, opens)
-    elif wanted.tokens.path is not None:
-        parts = (ids[span.start : span.stop], ids[span.answer_start :] if shown else [])
-        thinking, answer = (wanted.tokens.decode(part[:-1] if part and part[-1] in frame.end else part) for part in parts)
-    else:
-        name = "thinking" if "answer" in row or not shown else "answer"
-        raise row.error(
-            f"{name}: is missing, and there is no tokenizer to decode the ids with", "Add it, or say --tokenizer FOLDER."
-        )
-    if not shown and answer:
-        raise row.error("answer: by its ids this rollout never closed its thinking, so it has no answer")
+    thinking, answer = texts_beside_ids(row, wanted, opens, span)
     return ids, thinking, answer, right
 
 
@@ -284,7 +199,7 @@ def _encoded(row: Row, wanted: Wanted, opens: bool) -> tuple[list[int], str, str
             raise row.error(str(error), "--tokenizer must name the tokenizer of the model that wrote this.") from None
 
     if "completion" in row:
-        text, ended_in_text = _stripped(_completion(row), tags.end)
+        text, ended_in_text = stripped(completion_of(row), tags.end)
         ids, offsets = encode(text)
         span = thinking_span(ids, prompt_opens_thinking=opens, open_id=frame.open, close_id=frame.close)
         _check_open(row, wanted, span.opened, frame.close in ids)
@@ -294,8 +209,10 @@ def _encoded(row: Row, wanted: Wanted, opens: bool) -> tuple[list[int], str, str
 
         thinking = cut(span.start, span.stop)
         answer = cut(span.answer_start, len(ids)) if span.closed or not span.opened else ""
+        hold_columns(row, Parts(thinking, answer), "completion")
     elif "thinking" in row or "answer" in row:
-        thinking, (answer, ended_in_text) = row.get("thinking") or "", _stripped(row.get("answer") or "", tags.end)
+        check_no_tags(row, wanted)
+        thinking, (answer, ended_in_text) = row.get("thinking") or "", stripped(row.get("answer") or "", tags.end)
         ids = [] if opens or not thinking else [frame.open]
         ids = [*ids, *encode(thinking)[0]]
         if "answer" in row:
@@ -326,12 +243,6 @@ def _check_open(row: Row, wanted: Wanted, opened: bool, closes: bool) -> None:
         )
 
 
-def _completion(row: Row) -> str:
-    """The text of a completion, which may be a list of one message."""
-    found = row.get("completion")
-    return found if isinstance(found, str) else message_text(found[0].get("content"))
-
-
 def _finish(row: Row) -> str:
     found = row.get("finish_reason")
     if found not in FINISH:
@@ -339,28 +250,3 @@ def _finish(row: Row) -> str:
             f"finish_reason: found `{found}`; it must be stop or length", "A call that failed is no rollout: sample it again."
         )
     return FINISH[found]
-
-
-def _split(text: str, wanted: Wanted, opens: bool) -> tuple[str, str]:
-    """(thinking, answer) of a text, by its tags."""
-    tags = wanted.plan.model.tokens
-    text, _ = _stripped(text, tags.end)
-    if not opens:
-        before, tag, text = text.partition(tags.open)
-        if not tag:
-            return "", before
-    thinking, _, answer = text.partition(tags.close)
-    return thinking, answer
-
-
-def _stripped(text: str, ends: Sequence[str]) -> tuple[str, bool]:
-    """(text without the end token that it ends with, whether it had one)."""
-    for end in ends:
-        if text.endswith(end):
-            return text[: -len(end)], True
-    return text, False
-
-
-def _name(wanted: Wanted) -> str:
-    family, arm, stage, update = wanted.who
-    return f"{family}/{arm}/{stage}" + (f"-{update}" if stage == "update" else "")

@@ -10,8 +10,9 @@ from pathlib import Path
 from ablation.errors import GateError, IntegrityError, UsageError
 from ablation.files import remove_partial, sha256_bytes, sha256_file, sha256_path, write_json
 from ablation.imports.files import read_files
-from ablation.imports.rows import Wanted, read_rollouts
+from ablation.imports.rows import read_rollouts
 from ablation.imports.tokens import FILE, Tokens, tokens_from_file, tokens_from_words
+from ablation.imports.wanted import Wanted
 from ablation.ledger.ledger import ledger_path, write_mark
 from ablation.measures.measure import measure
 from ablation.plan.deviations import deviations_path, opened_by, read_deviations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,11 @@ class Tokens:
         """Digest of `tokenizer.json`."""
         return None if self.path is None else sha256_file(self.path)
 
+    @property
+    def at_hand(self) -> bool:
+        """Whether ids can be decoded here."""
+        return self.path is not None and find_spec("tokenizers") is not None
+
     def encode(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """(ids, first character of each and the one after it) of `text`, which gets no special tokens but those written in it.
 
@@ -46,8 +52,9 @@ class Tokens:
             raise ValueError(f"the tokenizer {self.path} has no token for {text[start:stop]!r}")
         return found.ids, found.offsets
 
-    def decode(self, ids: Sequence[int]) -> str:
-        return self._tokenizer().decode(list(ids), skip_special_tokens=False)
+    def decode(self, ids: Sequence[int], *, skip: bool = False) -> str:
+        """The text of `ids`; `skip` leaves the special tokens out."""
+        return self._tokenizer().decode(list(ids), skip_special_tokens=skip)
 
     def _tokenizer(self) -> Any:
         if self._loaded is None:

@@ -2,7 +2,8 @@
 
 `info.engine` of such a stage has `name: imported`, `source` and `sha256` (of the files), and what is known of the rows:
 `token_ids` (`given` or `retokenized`), `logprobs` and `top_entropy` (whether they were given), `seeds` (`plan`, `own`, `absent`),
-`prompts` (`ids`, `text`, `absent`) and `finish` (`given`, `by_ids`, `by_count`).
+`prompts` (`ids`, `text`, `absent`), `texts` (`held` against the ids by a tokenizer, or `given`) and `finish` (`given`, `by_ids`,
+`by_count`).
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ def import_note(info: StageInfo) -> str:
     )
     said = [f"{info.family}/{info.arm}/{info.stage}: imported from {files}; sampling settings as the importer says"]
     said += ["texts encoded again, so token counts are close, not exact"] if is_retokenized(info) else []
+    said += ["texts as the importer says, not held against the ids"] if engine.get("texts") == "given" else []
     said += [] if engine.get("logprobs") else ["no logprobs"]
     seeds = {"absent": "no seeds, so rollouts are paired by cell and index alone", "own": "seeds of its own, not the plan's"}
     said += [seeds[engine["seeds"]]] if engine.get("seeds") in seeds else []

@@ -61,6 +61,12 @@ def given_rows(locked, family="main", stage="sweep", update=0, clean=12, cut=2, 
     return rows
 
 
+def spoken(ids: list[int]) -> str:
+    """The text of ids of that tokenizer."""
+    names = {OPEN: "<think>", CLOSE: "</think>", END: "<|end|>"} | {DIGITS + digit: str(digit) for digit in range(10)}
+    return " ".join((names | {20 + place: word for place, word in enumerate(WORDS[:11])})[one] for one in ids)
+
+
 def own_seed(row: dict) -> int:
     """A seed that is not the plan's."""
     return derive_seed(99, row["problem"], row["effort"], row["index"])

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ablation.errors import UsageError
+from ablation.imports.columns import read_row
 from ablation.imports.inspect_log import inspect_rows
 from ablation.imports.stage import import_stage, make_request
 from ablation.rollouts.store import read_stage
@@ -22,9 +23,12 @@ def test_samples_become_columns():
     rows = dict(inspect_rows(LOGS / "low.eval"))
     assert len(rows) == 12
     settings = {"temperature": 1.0, "top_p": 1.0, "max_tokens": 64, "effort": "low"}
-    assert rows[f"{LOGS}/low.eval:p0_epoch_2.json"] == settings | {
-        "problem": "p0", "index": 1, "finish_reason": "stop", "thinking": "the number is 0 as it says", "answer": "0"
+    row, unused = read_row("p0", rows[f"{LOGS}/low.eval:p0_epoch_2.json"])
+    assert row.values == settings | {
+        "problem": "p0", "index": 1, "finish_reason": "stop", "thinking": "the number is 0 as it says", "answer": "0",
+        "prompt": [{"role": "user", "content": "0?"}],
     }  # fmt: skip
+    assert {"sample.target", "sample.scores", "sample.events"} <= unused
     assert rows[f"{LOGS}/low.eval:p4_epoch_1.json"]["completion"] == "<think>just 4 words</think>4"
     cut = rows[f"{LOGS}/low.eval:p5_epoch_1.json"]
     assert cut["finish_reason"] == "max_tokens" and cut["thinking"] == "and so on " * 21 and "answer" not in cut
@@ -42,7 +46,7 @@ def test_two_logs_make_a_sweep(tmp_path):
     assert stage.token_ids[: stage.offsets[1]].tolist() == [1, 20, 21, 22, 10, 23, 24, 25, 2, 10, 3]
     assert stage.token_ids[stage.offsets[8] : stage.offsets[9]].tolist() == [1, 29, 14, 30, 2, 14, 3]
     known = {name: done.info.engine[name] for name in ("token_ids", "logprobs", "seeds", "prompts", "finish")}
-    assert known == {"token_ids": "retokenized", "logprobs": False, "seeds": "absent", "prompts": "absent", "finish": "given"}
+    assert known == {"token_ids": "retokenized", "logprobs": False, "seeds": "absent", "prompts": "text", "finish": "given"}
 
 
 def test_another_cap_than_the_plans_is_refused(tmp_path):
@@ -78,11 +82,33 @@ def test_a_sample_that_failed_is_named(tmp_path):
 
 def test_attachments_are_put_back(tmp_path):
     def attach(sample):
-        sample["output"]["choices"][0]["message"]["content"][0]["reasoning"] = "attachment://abc"
+        for message in (sample["output"]["choices"][0]["message"], sample["messages"][-1]):
+            message["content"][0]["reasoning"] = "attachment://abc"
         sample["attachments"] = {"abc": "the number"}
 
     rows = dict(inspect_rows(changed_log(tmp_path, attach)))
     assert rows[f"{tmp_path}/changed.eval:p0_epoch_1.json"]["thinking"] == "the number"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda sample: sample["messages"][-1].update(content="7"), "p0_epoch_1.json: its output is not its last message"),
+        (lambda sample: sample.update(input="3?"), "p0_epoch_1.json: problem: is 'p0', but prompt says 'p3'"),
+        (
+            lambda sample: sample.update(metadata={"effort": "medium"}),
+            "effort: is medium in its metadata, but the run's .* is low",
+        ),
+    ],
+)
+def test_what_a_log_says_twice_must_be_the_same(tmp_path, change, said):
+    locked = lock_small(tmp_path / "plans")
+    files = [changed_log(tmp_path, change), LOGS / "medium.eval"]
+    request = make_request(
+        locked, "sweep", None, None, None, files=files, tokenizer=write_tokenizer(tmp_path / "tokenizer"), opens=False
+    )
+    with pytest.raises(UsageError, match=said):
+        import_stage(locked, tmp_path / "runs" / "small", request)
 
 
 def test_a_damaged_log_is_refused(tmp_path):

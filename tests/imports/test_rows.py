@@ -64,7 +64,7 @@ def row_without(*names):
         (row_with(temperature=0.7), "temperature: was sampled with 0.7; the plan says 1.0"),
         (row_with(max_tokens=128), "max_tokens: was sampled with 128; the plan says 64"),
         (row_with(token_ids=[20] * CAP, finish_reason="length", logprobs=[-1] * 64, top_entropy=[0.1] * 64, top_mass=[1] * 64),
-         "answer: by its ids this rollout never closed its thinking, so it has no answer"),
+         "answer: is '0', but by its ids this rollout never closed its thinking, so it has no answer"),
         (row_without("answer"), "answer: is missing, and there is no tokenizer to decode the ids with"),
         (row_without("thinking"), "thinking: is missing, and there is no tokenizer to decode the ids with"),
         (row_with(prompt_token_ids=[7, 2]), "closes a thinking .`</think>`. that neither it nor its prompt opened"),

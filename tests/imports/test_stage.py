@@ -179,7 +179,7 @@ def test_what_is_not_known_is_said(locked, root, change, label, note):
 def test_rollouts_of_other_seeds_or_prompts_than_the_sweeps_are_refused(locked, root):
     bring(locked, root, given_rows(locked), "sweep")
     rows = given_rows(locked)
-    for name, value in (("seed", 12345), ("prompt_token_ids", [7, 7])):
+    for name, value in (("seed", 12345), ("prompt_token_ids", [7, 7, 1])):
         changed = [rows[0] | {name: value}, *rows[1:]]
         with pytest.raises(IntegrityError, match="rollout p0@low #0 has another"):
             bring(locked, root, changed, "readout", "C", opens=True)
