@@ -71,4 +71,6 @@ def check_problems(problems: Mapping[str, Problem]) -> list[str]:
 def _failed(problem: Problem, found: Grade) -> str:
     if problem.grader == "code":
         return f"its solution does not pass its own tests: {found.reason}"
+    if problem.grader == "reasoning_gym" and found.status == "grader_error":
+        return f"reasoning-gym does not make this problem of its dataset, seed, index and config again: {found.reason}"
     return f"gold `{problem.gold}` does not grade as correct against itself"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -47,14 +46,17 @@ def reasoning_gym_problems(name: str, size: int, seed: int, config: dict[str, An
         UsageError: the package is missing or of another version, the dataset or a setting does not exist, or none of 50 items in
         a row can be used.
     """
-    dataset = _gym_dataset(name, seed, config or {})
+    from ablation.problems.graders.reasoning_gym import gym_version, make_items
+
+    gym_version()
     problems: list[Problem] = []
     seen: set[str] = set()
     repeated = refused = start = 0
     while len(problems) < size:
         batch = []
-        for place in range(start, start + min(_BATCH, size - len(problems))):
-            problem = _gym_problem(_gym_item(dataset, name, place), name, seed, place, config or {})
+        places = range(start, start + min(_BATCH, size - len(problems)))
+        for place, made in zip(places, make_items([(name, seed, place, config or {}) for place in places]), strict=True):
+            problem = _gym_problem(made, name, seed, place, config or {})
             text = problem and fingerprint(problem).text
             if problem is None:
                 refused += 1
@@ -75,40 +77,17 @@ def reasoning_gym_problems(name: str, size: int, seed: int, config: dict[str, An
     return Made(problems, repeated, refused)
 
 
-def _gym_dataset(name: str, seed: int, config: dict[str, Any]) -> Any:
-    from ablation.plan.section import did_you_mean
-    from ablation.problems.graders.reasoning_gym import gym_version
-
-    gym_version()
-    import reasoning_gym
-    from reasoning_gym.factory import DATASETS
-
-    if name not in DATASETS:
-        raise UsageError(f"reasoning-gym has no dataset `{name}`{did_you_mean(name, DATASETS)}", hint="Its gallery lists them.")
-    try:
-        return reasoning_gym.create_dataset(name, size=1_000_000_000, seed=seed, **config)  # items are drawn one by one
-    except Exception as error:  # its configuration checks itself in its own ways
-        raise UsageError(f"reasoning-gym {name}: {error}", hint="Look at the dataset's configuration class.") from error
-
-
-def _gym_item(dataset: Any, name: str, place: int) -> dict[str, Any]:
-    try:
-        return dataset[place]
-    except Exception as error:  # what a setting leads to is found by the generator alone
-        said = f"{type(error).__name__}: {error}"
-        raise UsageError(f"reasoning-gym {name}: could not make item {place}: {said}", hint="Look at its settings.") from error
-
-
-def _gym_problem(item: dict[str, Any], name: str, seed: int, place: int, config: dict[str, Any]) -> Problem | None:
-    """None if the item has no gold, or if what it is scored by cannot be written down."""
-    try:
-        metadata = json.loads(json.dumps(item["metadata"], allow_nan=False))
-    except (TypeError, ValueError):
+def _gym_problem(made: Any, name: str, seed: int, place: int, config: dict[str, Any]) -> Problem | None:
+    """None if the item has no gold, or if what it is scored by cannot be written down. Raises `UsageError` if it was not made."""
+    said = made.get("said") if isinstance(made, dict) else f"{made.kind} {made.detail}".strip()
+    failed = made.get("failed") if isinstance(made, dict) else "item"
+    if failed == "data":
         return None
-    if not isinstance(item["answer"], str):
-        return None
-    entry = {"dataset": name, "seed": seed, "index": place, "config": config, "metadata": metadata}
-    return Problem(f"{name}-{seed}-{place}", name, item["question"].strip(), "reasoning_gym", item["answer"], entry=entry)
+    if failed:
+        where = f"could not make item {place}: " if failed == "item" else ""
+        raise UsageError(f"reasoning-gym {name}: {where}{said}", hint="Look at the dataset's configuration class and settings.")
+    entry = {"dataset": name, "seed": seed, "index": place, "config": config, "metadata": made["metadata"]}
+    return Problem(f"{name}-{seed}-{place}", name, made["question"], "reasoning_gym", made["answer"], entry=entry)
 
 
 @dataclass(frozen=True)

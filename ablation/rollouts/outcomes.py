@@ -93,11 +93,14 @@ def outcomes(
     thinking = stage.thinking
     visible = thinking.closed | ~thinking.opened
     said = grade_rows(stage, problems) if grades is None else grades if isinstance(grades, Coded) else Coded.of(grades, key=id)
-    failed = [stage.name(row) for row in failed_rows(said)]
-    if failed:
+    rows = failed_rows(said)
+    if rows:
+        failed = [stage.name(row) for row in rows]
+        reasons = ", ".join(sorted({f"`{one.reason}`" for row in rows if (one := said[row])}))
         shown = ", ".join(failed[:5]) + (f" and {len(failed) - 5} more" if len(failed) > 5 else "")
+        where = f"{stage.info.family}/{stage.info.arm}/{stage.info.stage}"
         raise IncompleteError(
-            f"{stage.info.family}/{stage.info.arm}/{stage.info.stage}: the grader failed on {len(failed)} rollouts: {shown}",
+            f"{where}: the grader failed on {len(failed)} rollouts: {shown} ({reasons})",
             hint="A grader's failure is not a wrong answer. Repair what made it fail, then run `ablation grade`.",
         )
     truncated = stage.truncated
