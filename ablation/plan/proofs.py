@@ -6,11 +6,14 @@ and a timestamp are about the bytes of the lock file, so each of them ends that:
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 PROVEN, NOT_PROVEN, FAILED, OWED = "proven", "not proven", "failed", "owed"
 
@@ -51,17 +54,43 @@ def before_first_event(moment: datetime, began: str | None) -> tuple[bool, str]:
     return False, f"after the run's first event at {began}"
 
 
-def run_tool(*command: str | Path, cwd: Path, stdin: bytes | None = None, timeout: float = 60) -> tuple[int, str, str]:
-    """(exit code, stdout, stderr) of an outside program; exit code 127 if it is not installed, 124 if it did not end."""
+def run_tool(
+    *command: str | Path,
+    cwd: Path,
+    stdin: bytes | IO[bytes] | None = None,
+    stdout: IO[bytes] | None = None,
+    timeout: float = 60,
+    env: Mapping[str, str] | None = None,
+) -> tuple[int, str, str]:
+    """(exit code, stdout, stderr) of an outside program; exit code 127 if it is not installed, 124 if it did not end.
+
+    It and all that it started are ended after `timeout` seconds.
+    """
+    given = stdin if isinstance(stdin, bytes) else None
+    source = subprocess.PIPE if given is not None else stdin or subprocess.DEVNULL
     try:
-        result = subprocess.run(list(map(str, command)), cwd=cwd, input=stdin, capture_output=True, timeout=timeout, check=False)
+        process = subprocess.Popen(
+            list(map(str, command)),
+            cwd=cwd,
+            env=env,
+            stdin=source,
+            stdout=stdout or subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
     except FileNotFoundError:
         return 127, "", f"{command[0]} is not installed"
-    except subprocess.TimeoutExpired:
-        return 124, "", f"{command[0]} did not end within {timeout:g} s"
     except OSError as error:
         return 126, "", f"{command[0]} could not be started: {error.strerror}"
-    return result.returncode, result.stdout.decode(errors="replace"), result.stderr.decode(errors="replace")
+    with process:
+        try:
+            out, error = process.communicate(given, timeout)
+        except BaseException as stopped:
+            os.killpg(process.pid, signal.SIGKILL)
+            if not isinstance(stopped, subprocess.TimeoutExpired):
+                raise
+            return 124, "", f"{command[0]} did not end within {timeout:g} s"
+    return process.returncode, (out or b"").decode(errors="replace"), error.decode(errors="replace")
 
 
 def one_line(text: str) -> str:

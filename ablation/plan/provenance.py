@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import platform
-import subprocess
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -12,6 +11,8 @@ from typing import Any
 
 import ablation
 from ablation.files import sha256_bytes, sha256_file
+from ablation.plan.proofs import run_tool
+from ablation.plan.repository import GitError, opened
 
 SHOWS = frozenset({"__main__.py", "audit", "cli", "merge", "recipes", "report", "trackers", "view"})
 """What reads options, shows, checks a second time or comes after. All other source is the engine: it decides what is sampled,
@@ -73,15 +74,17 @@ def package_versions() -> dict[str, str | None]:
 
 def git_state(plan_path: Path) -> dict[str, Any] | None:
     """Commit of the repository that holds the plan and whether tracked files differ from it; null without git."""
-    commit = _git(plan_path, "rev-parse", "HEAD")
-    if not commit:
+    try:
+        with opened(Path(plan_path).parent) as repository:
+            commit = repository.git("rev-parse", "--verify", "--quiet", "HEAD")
+            return {"commit": commit.strip(), "dirty": repository.changed()} if commit else None
+    except GitError:
         return None
-    return {"commit": commit, "dirty": bool(_git(plan_path, "status", "--porcelain", "--untracked-files=no"))}
 
 
 def whoami(plan_path: Path) -> str:
     """`NAME <EMAIL>` as git knows it, else the user's name."""
-    name, email = _git(plan_path, "config", "user.name"), _git(plan_path, "config", "user.email")
+    name, email = _setting(plan_path, "user.name"), _setting(plan_path, "user.email")
     if name:
         return f"{name} <{email}>" if email else name
     try:
@@ -90,12 +93,8 @@ def whoami(plan_path: Path) -> str:
         return "unknown"
 
 
-def _git(plan_path: Path, *arguments: str) -> str:
-    """Output of one git command in the plan's folder; empty if there is no git or it fails."""
-    try:
-        result = subprocess.run(
-            ["git", *arguments], cwd=Path(plan_path).resolve().parent, capture_output=True, text=True, timeout=30, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return result.stdout.strip() if result.returncode == 0 else ""
+def _setting(plan_path: Path, name: str) -> str:
+    """One setting of git in the plan's folder; empty if there is none. Asked like this, git starts no other program."""
+    folder = Path(plan_path).resolve().parent
+    code, out, _ = run_tool("git", "-C", folder, "--no-pager", "config", "--get", name, cwd=Path("/"), timeout=30)
+    return out.strip() if code == 0 else ""

@@ -47,9 +47,9 @@ def check_signature(lock: Lock, allowed_signers: Path | None = None) -> Proof:
         return Proof("signature", NOT_PROVEN, "the lock has none (`ablation plan sign`)")
     if allowed_signers is not None and not allowed_signers.is_file():
         raise UsageError(f"{allowed_signers}: there is no such file of allowed signers")
-    folder, data = lock.path.resolve().parent, lock.path.read_bytes()
+    data = lock.path.read_bytes()
     verify = ("ssh-keygen", "-Y", "check-novalidate", "-n", NAMESPACE, "-s", path.resolve())
-    code, out, error = run_tool(*verify, cwd=folder, stdin=data)
+    code, out, error = run_tool(*verify, cwd=Path("/"), stdin=data)
     if code == 127:
         return Proof("signature", NOT_PROVEN, f"{path} was not checked, because {error}", _LIMITS)
     if code != 0:
@@ -60,12 +60,12 @@ def check_signature(lock: Lock, allowed_signers: Path | None = None) -> Proof:
         says = f"signed with the key {fingerprint}; whose key that is was not checked (--allowed-signers FILE)"
         return Proof("signature", NOT_PROVEN, says, f"{_LIMITS}, or who signed it")
     allowed = allowed_signers.resolve()
-    code, out, _ = run_tool("ssh-keygen", "-Y", "find-principals", "-s", path.resolve(), "-f", allowed, cwd=folder)
+    code, out, _ = run_tool("ssh-keygen", "-Y", "find-principals", "-s", path.resolve(), "-f", allowed, cwd=Path("/"))
     names = out.split()
     if code != 0 or not names:
         return Proof("signature", FAILED, f"{path} was made with the key {fingerprint}, which {allowed_signers} does not allow")
     verify = ("ssh-keygen", "-Y", "verify", "-f", allowed, "-I", names[0], "-n", NAMESPACE, "-s", path.resolve())
-    code, out, error = run_tool(*verify, cwd=folder, stdin=data)
+    code, out, error = run_tool(*verify, cwd=Path("/"), stdin=data)
     if code != 0:
         return Proof("signature", FAILED, f"{path} is not {names[0]}'s signature of this lock file ({one_line(error or out)})")
     return Proof("signature", PROVEN, f"{names[0]} signed this lock with the key {fingerprint}", _LIMITS)
