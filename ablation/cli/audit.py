@@ -46,11 +46,11 @@ def check(
     Exit 3: something differs, a line each. Exit 6: nothing differs, but something is missing.
     """
     from ablation.audit.run import audit_run
-    from ablation.cli.run_folder import refuse_special_files
+    from ablation.cli.run_folder import refuse_odd_files
     from ablation.report.audit_run_page import page
 
     root, beside = _which(run, plan, policy)
-    refuse_special_files(root)
+    refuse_odd_files(root)
     found = audit_run(root, plan=beside, regrade=regrade)
     if as_json:
         typer.echo(json.dumps(found.as_json(), ensure_ascii=False, allow_nan=False))

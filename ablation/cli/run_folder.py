@@ -3,9 +3,9 @@
 from pathlib import Path
 from shlex import quote
 
-from ablation.study.run_folder import find_run, refuse_special_files
+from ablation.study.run_folder import find_run, refuse_odd_files
 
-__all__ = ["find_run", "printed_options", "refuse_special_files"]
+__all__ = ["find_run", "printed_options", "refuse_odd_files"]
 
 
 def printed_options(options: str | None, run: Path | None) -> str:

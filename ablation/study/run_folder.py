@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,17 +22,20 @@ def chosen_root(locked: LockedPlan, policy: str | None, run: Path | None) -> tup
     """(the run folder that a look at a run of `locked` is at, the backend that was named, which a printed command repeats).
 
     `run`, else that of the backend that `--policy` names, else of the one in the environment, else the plan's own. Raises
-    `UsageError` if `run` has the rollouts of another backend than `policy`.
+    `UsageError` if `run` has the rollouts of another backend than `policy`, and what `refuse_odd_files` raises.
     """
     from ablation.study.chosen import choose_backend, folder_of_backend, refuse_other_backend
 
     allowed = locked.plan.policy.backends
     if run is None:
         backend = choose_backend(allowed, locked.path, policy)
-        return folder_of_backend(run_root(locked, None), allowed, backend), backend
-    if policy is not None:
+        root = folder_of_backend(run_root(locked, None), allowed, backend)
+    else:
+        root, backend = run, policy
+    refuse_odd_files(root)
+    if run is not None and policy is not None:
         refuse_other_backend(allowed, run, str(choose_backend(allowed, locked.path, policy)))
-    return run, policy
+    return root, backend
 
 
 def find_run(plan: Path | None, run: Path | None, policy: str | None = None) -> tuple[LockedPlan, Path, str | None]:
@@ -45,13 +49,11 @@ def find_run(plan: Path | None, run: Path | None, policy: str | None = None) -> 
     from ablation.plan.lock import verify_lock
 
     if plan is None and run is not None:
-        refuse_special_files(run)
         locked = own_plan(run)
         chosen_root(locked, policy, run)
         return locked, run, None
     locked = verify_lock(choose_plan(plan))
     root, backend = chosen_root(locked, policy, run)
-    refuse_special_files(root)
     options = named_options(plan, run, backend)  # a plan that was not named is the only locked one, also for `ablation run`
     if root.exists():
         own = own_plan(root)
@@ -63,14 +65,23 @@ def find_run(plan: Path | None, run: Path | None, policy: str | None = None) -> 
     return locked, root, options
 
 
-def refuse_special_files(root: Path) -> None:
-    """Raise `IntegrityError` for a pipe, socket or device in a run folder, which could be read for ever."""
+def refuse_odd_files(root: Path) -> None:
+    """Raise `IntegrityError` for what a run folder never has.
+
+    A pipe, socket or device could be read for ever; behind a link that leads out of the folder, files would be written elsewhere.
+    """
     from ablation.errors import IntegrityError
     from ablation.rollouts.folder import RunFolder
 
     if not RunFolder(root).plan.exists():
         return  # no run folder: it may be a whole disk
+    whole = os.path.realpath(root)
     for path in root.rglob("*"):
+        if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(whole):
+            raise IntegrityError(
+                f"{path}: is a link to {os.path.realpath(path)}, outside of the run folder",
+                hint="Put its files here. A run may lie on another disk as a whole: --run FOLDER.",
+            )
         if path.exists() and not path.is_file() and not path.is_dir():
             raise IntegrityError(f"{path}: is no file (a pipe, a socket or a device), and a run folder has none of them")
 

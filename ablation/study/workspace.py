@@ -14,7 +14,7 @@ from ablation.plan.lock import LockedPlan, verify_lock
 from ablation.plan.model_files import moments_problems
 from ablation.plan.prices import SERVICES
 from ablation.rollouts.folder import RunFolder
-from ablation.study.run_folder import run_root
+from ablation.study.run_folder import refuse_odd_files, run_root
 
 __all__ = ["cgroup_free", "free_memory", "gate", "open_run", "run_root"]
 
@@ -105,4 +105,5 @@ def open_run(root: Path, locked: LockedPlan) -> RunFolder:
                 f"{path}: is not that of the locked plan {locked.path} ({locked.digest[:12]})",
                 hint="This is the run folder of another plan, or it was changed: choose another one with --run.",
             )
+    refuse_odd_files(root)
     return run
