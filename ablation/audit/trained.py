@@ -12,7 +12,7 @@ from ablation.audit.findings import ROUNDING, Findings
 from ablation.audit.locked import LockedTree
 from ablation.audit.rules import stop_fired
 from ablation.audit.stages import Rows
-from ablation.audit.weights import weigh
+from ablation.audit.weights import UNITS, weigh
 
 SUMS = ("absolute_weight", "net_weight", "net_share", "negative_share", "truncated_share", "kl_share")
 
@@ -49,8 +49,12 @@ def check_audit(
     _check_shares(where, weights, found)
     for name in ("negative_share", "truncated_share", "kl_share"):
         found.same(where, f"metrics.{name}", stored["metrics"].get(name), weights[name], source="its own weights say")
+    if weighed.counts is not None and "kl_tokens" in weights:  # an earlier version counted what rounding left of a KL term
+        found.same(where, "weights", weights, weighed.counts)
+        found.count("updates: weighted tokens, in all and by source and effort")
     if weighed.weights is None:
-        found.leave(f"weights of some updates of arm {rows.info['arm']}: {weighed.why_not}")
+        known = arm["weighting"] in UNITS
+        found.leave(f"weights of some updates of arm {rows.info['arm']}: {weighed.why_not}" if known else str(weighed.why_not))
         return stored
     _compare_weights(where, weights, weighed.weights, found)
     found.count("updates: weights, in all and by source and effort")
@@ -73,7 +77,7 @@ def _compare_weights(where: str, stored: Mapping[str, Any], own: Mapping[str, An
         }
     for name, (told, mine) in parts.items():
         for field, value in mine.items():
-            if field.startswith("by_"):
+            if field.startswith("by_") or (field == "kl_tokens" and field not in told):  # an earlier version has none
                 continue
             if field == "net_weight" and told[field] is not None and value is not None:
                 if abs(told[field] - value) > ROUNDING * max(absolute, 1.0):

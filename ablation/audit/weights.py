@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,30 @@ HIGH_ENTROPY = 0.2
 """Share of the update's tokens that the weighting `high_entropy` counts."""
 
 
+class Sizes(NamedTuple):
+    """What a weighting divides by, of one rollout. Rollouts and tokens are those in the loss."""
+
+    length: int
+    group: int
+    group_tokens: int
+    rollouts: int
+    tokens: int
+    groups: int
+    cap: int
+
+
+UNITS: dict[str, Callable[[Sizes], tuple[float, int]]] = {
+    "rollout": lambda of: (1, of.length),
+    "grpo": lambda of: (1, of.length),
+    "token": lambda of: (of.group, of.group_tokens),
+    "dapo": lambda of: (of.rollouts, of.tokens),
+    "high_entropy": lambda of: (of.rollouts, of.tokens),
+    "dr_grpo": lambda of: (1, of.cap),
+    "prompt_mean": lambda of: (of.rollouts / max(1, of.groups), of.group_tokens),
+}
+"""Weighting -> a token's weight as (numerator, denominator) of advantage times s0. There is no second path to another one."""
+
+
 @dataclass(frozen=True)
 class Piece:
     """`tokens` tokens of rollout `row` with one weight."""
@@ -28,6 +52,8 @@ class Piece:
     row: int
     weight: float
     tokens: int
+    anchored: bool
+    """A KL anchor holds them."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +65,11 @@ class Weighed:
     reward_mean: float
     metrics: dict[str, Any]
     weights: dict[str, Any] | None
-    """None where they need the model."""
+    """None where they need the model, or there is no second path."""
     why_not: str | None
     no_signal: list[str]
+    counts: dict[str, Any] | None = None
+    """Of `weights` what needs no logprob: how many tokens there are."""
 
 
 def fixed_scale(training: Mapping[str, Any], main_sweep: Sequence[Outcome]) -> float:
@@ -94,13 +122,11 @@ def weigh(
     if arm.get("external") is not None:
         return Weighed(**common, weights=None, why_not="a command outside this program trained it", no_signal=[])
     advantages, no_signal = _advantages(arm, found, rewards)
-    why_not = None
-    if arm.get("kl") is not None and rows.info["update"] > 1:
-        why_not = "the KL term needs the logprobs of trainer and start"
-    elif arm.get("clip") is not None and stored["weights"].get("clipped_tokens") != 0:
-        why_not = "the clip needs the trainer's logprobs"
-    if why_not is not None:
+    if arm["weighting"] not in UNITS:
+        why_not = f"left out: weights of `{arm['weighting']}`, no second path"
         return Weighed(**common, weights=None, why_not=why_not, no_signal=no_signal)
+    if arm.get("clip") is not None and stored["weights"].get("clipped_tokens") != 0:
+        return Weighed(**common, weights=None, why_not="the clip needs the trainer's logprobs", no_signal=no_signal)
     pieces = _pieces(arm, rows, found, advantages, set(no_signal), s0, cap)
     whole = _sums(pieces, found, range(len(found)))
     for name in ("source", "effort"):
@@ -108,8 +134,22 @@ def weigh(
         whole[f"by_{name}"] = {
             label: _sums(pieces, found, [row for row, one in enumerate(found) if getattr(one, name) == label]) for label in labels
         }
+    whole["kl_tokens"] = sum(piece.tokens for piece in pieces if piece.anchored)
+    if arm.get("kl") is not None and rows.info["update"] > 1:
+        why_not = "the KL term needs the logprobs of trainer and start"
+        return Weighed(**common, weights=None, why_not=why_not, no_signal=no_signal, counts=_counts(whole))
     shares = {name: whole[name] for name in ("negative_share", "truncated_share", "kl_share")}
     return Weighed(**common | {"metrics": metrics | shares}, weights=whole, why_not=None, no_signal=no_signal)
+
+
+def _counts(whole: Mapping[str, Any]) -> dict[str, Any]:
+    """Its counts of tokens, in all and by source and effort."""
+    names = ("weighted_tokens", "kl_tokens")
+    return {
+        name: {label: _counts(part) for label, part in value.items()} if isinstance(value, dict) else value
+        for name, value in whole.items()
+        if isinstance(value, dict) or name in names
+    }
 
 
 def _groups(found: Sequence[Outcome]) -> dict[str, list[int]]:
@@ -171,21 +211,15 @@ def _pieces(
     for row, one in enumerate(found):
         group = [other for other in groups[one.cell] if in_loss[other]]
         group_tokens = sum(lengths[other] for other in group)
-        unit = {
-            "rollout": (1, lengths[row]),
-            "grpo": (1, lengths[row]),
-            "token": (len(group), group_tokens),
-            "dapo": (sum(in_loss), counted_tokens),
-            "high_entropy": (sum(in_loss), counted_tokens),
-            "dr_grpo": (1, cap),
-            "prompt_mean": (sum(in_loss) / max(1, living), group_tokens),
-        }[arm["weighting"]]
-        weight = own[row] * s0 * unit[0] / unit[1] if unit[1] else 0.0
+        sizes = Sizes(lengths[row], len(group), group_tokens, sum(in_loss), counted_tokens, living, cap)
+        numerator, denominator = UNITS[arm["weighting"]](sizes)
+        weight = own[row] * s0 * numerator / denominator if denominator else 0.0
         push = (-1.0 if one.truncated else 1.0) * arm["finish_push"] * s0 / lengths[row] if lengths[row] and kept[row] else 0.0
         high = lengths[row]
         if tau is not None:
             high = int(np.count_nonzero(_entropy(arm, rows, one, row, lengths[row]) >= tau))
-        pieces += [Piece(row, weight + push, high), Piece(row, push, lengths[row] - high)]
+        anchored = arm.get("kl") is not None and (kept if arm["finish_push"] else in_loss)[row]
+        pieces += [Piece(row, weight + push, high, anchored), Piece(row, push, lengths[row] - high, anchored)]
     return pieces
 
 

@@ -99,8 +99,9 @@ def train_on_stage(
         "s0": s0,
         "reward_mean": float(weighted.rewards_R.mean()),
         "weights": audit_weights(weighted.weights, own.truncated, own.source.tolist(), own.effort.tolist()),
-        "step": _step_report(stats, update_outcome(stats, all_without_signal(own, weighted.weights)), stage),
     }
+    outcome = update_outcome(stats, all_without_signal(own, weighted.weights))
+    audit["step"] = _step_report(stats, outcome, stage, audit["weights"]["weighted_tokens"])
     shares = {name: audit["weights"][name] for name in ("negative_share", "truncated_share", "kl_share")}
     audit["metrics"] = update_metrics(own, stage, stats) | shares
     write_json(measures_file(folder), measure(own))
@@ -109,11 +110,11 @@ def train_on_stage(
         "update_trained",
         arm=f"{stage.info.family}/{stage.info.arm}",
         update=stage.info.update,
-        tokens=stats.tokens,
+        tokens=audit["weights"]["weighted_tokens"],
         trained_tokens=trained_tokens(train_rows),
         scored_tokens=scored,
         stepped=stats.stepped,
-        outcome=audit["step"]["outcome"],
+        outcome=outcome,
         seconds=round(seconds, 3),
         audit_sha256=sha256_bytes(record),
     )
@@ -200,12 +201,12 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _step_report(stats: UpdateStats, outcome: str, stage: Stage) -> dict[str, Any]:
+def _step_report(stats: UpdateStats, outcome: str, stage: Stage, weighted_tokens: int) -> dict[str, Any]:
     return {
         "outcome": outcome,
         "loss": _finite(stats.loss),
         "grad_norm": _finite(stats.grad_norm),
-        "weighted_tokens": stats.tokens,
+        "weighted_tokens": weighted_tokens,
         "stepped": stats.stepped,
         "mismatch": {name: _finite(value) for name, value in stats.mismatch.items()},
     } | ({"nonfinite_rollouts": [stage.name(row) for row in stats.nonfinite_rows]} if stats.nonfinite_rows else {})

@@ -29,6 +29,7 @@ def audit_weights(weights: Weights, truncated_R: np.ndarray, sources: Sequence[s
         }
     report["no_signal_cells"] = sorted(weights.no_signal)
     report["clipped_tokens"] = int(weights.clipped_R.sum())
+    report["kl_tokens"] = int(weights.anchored_R.sum())
     return report
 
 
@@ -53,7 +54,7 @@ def check_audit(audit: Any) -> None:
         _need(all(name in part and _is_number(part[name]) for name in SUMS), "sums and shares")
     cells = weights.get("no_signal_cells")
     _need(isinstance(cells, list) and all(isinstance(cell, str) for cell in cells), "no_signal_cells")
-    _need(_is_whole(weights.get("clipped_tokens", 0)), "clipped_tokens")
+    _need(all(_is_whole(weights.get(name, 0)) for name in ("clipped_tokens", "kl_tokens")), "clipped_tokens and kl_tokens")
 
 
 def _need(holds: bool, what: str) -> None:
@@ -71,7 +72,7 @@ def _is_whole(value: Any) -> bool:
 
 def _shares(weights: Weights, truncated_R: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
     parts = [weights.tokens[row] for row in rows]
-    counted = {"rollouts": len(rows), "weighted_tokens": int(sum(np.count_nonzero(part) for part in parts))}
+    counted = {"rollouts": len(rows), "weighted_tokens": int(weights.weighted_R[rows].sum())}
     if not all(np.isfinite(part).all() for part in parts):  # sums and shares of such weights are no numbers either
         return counted | dict.fromkeys(SUMS)
     positive = math.fsum(float(part[part > 0].sum()) for part in parts)

@@ -58,6 +58,8 @@ class Weights:
     advantages_R: np.ndarray
     no_signal: list[str]  # cells whose rewards teach nothing
     clipped_R: np.ndarray  # tokens of each rollout that the clip left without an advantage
+    weighted_R: np.ndarray  # tokens of each rollout with a weight before the KL anchor, whose last bits a machine may round away
+    anchored_R: np.ndarray  # tokens of each rollout under the KL anchor
 
 
 def token_weights(arm: Arm, batch: RolloutBatch, s0: float, max_tokens: int, logprobs: Logprobs | None = None) -> Weights:
@@ -73,10 +75,10 @@ def token_weights(arm: Arm, batch: RolloutBatch, s0: float, max_tokens: int, log
     per_token = weigh(rollouts)
     unit = weigh(dataclasses.replace(rollouts, advantages_R=rollouts.in_loss_R.astype(np.float64)))
     push_R = divided(np.where(batch.truncated_R, -1.0, 1.0) * kept_R * arm.finish_push * s0, batch.weighted_length_R)
-    anchored_R = kept_R if arm.finish_push else rollouts.in_loss_R
+    anchored_R = (kept_R if arm.finish_push else rollouts.in_loss_R) & (arm.kl is not None)
 
     tokens, kl_parts = [], []
-    clipped_R = np.zeros(len(batch.cells), dtype=np.int64)
+    clipped_R, weighted_R = (np.zeros(len(batch.cells), dtype=np.int64) for _ in range(2))
     for row, weight in enumerate(per_token):
         start, count = int(batch.weighted_start_R[row]), int(batch.weighted_length_R[row])
         span = slice(start, start + count)
@@ -86,8 +88,9 @@ def token_weights(arm: Arm, batch: RolloutBatch, s0: float, max_tokens: int, log
             flat_T = clipped(weights_T, logprobs.trainer[row], batch.sampler_logprobs[row], arm.clip)
             weights_T[flat_T] = 0.0
             clipped_R[row] = np.count_nonzero(flat_T)
+        weighted_R[row] = np.count_nonzero(weights_T)
         kl_T = np.zeros_like(weights_T)
-        if arm.kl is not None and anchored_R[row]:
+        if anchored_R[row]:
             with np.errstate(invalid="ignore", over="ignore"):  # what is no number stays none: the update must see and name it
                 change_T = logprobs.trainer[row][span] - logprobs.start[row][span]
                 kl_T[span] = anchor(arm.kl, unit[row], change_T)
@@ -95,7 +98,8 @@ def token_weights(arm: Arm, batch: RolloutBatch, s0: float, max_tokens: int, log
                 kl_T = damped(kl_T, weights_T)
         tokens.append(weights_T + kl_T)
         kl_parts.append(kl_T)
-    return Weights(tokens, kl_parts, rollouts.advantages_R, no_signal, clipped_R)
+    under_anchor_R = np.where(anchored_R, batch.weighted_length_R, 0)
+    return Weights(tokens, kl_parts, rollouts.advantages_R, no_signal, clipped_R, weighted_R, under_anchor_R)
 
 
 def count_rollouts(arm: Arm, batch: RolloutBatch, s0: float, max_tokens: int) -> tuple[Rollouts, np.ndarray, list[str]]:

@@ -102,9 +102,9 @@ def test_sampled_logprobs_that_are_not_finite_are_counted(stage):
 
 def test_rollouts_with_logprobs_that_are_not_finite_are_named(stage):
     _, read = stage
-    report = _step_report(stats(stepped=False, nonfinite_rows=(0, 3)), "nonfinite", read)
+    report = _step_report(stats(stepped=False, nonfinite_rows=(0, 3)), "nonfinite", read, 6)
     assert report["nonfinite_rollouts"] == [read.name(0), read.name(3)]
-    assert "nonfinite_rollouts" not in _step_report(stats(), "stepped", read)
+    assert "nonfinite_rollouts" not in _step_report(stats(), "stepped", read, 6)
 
 
 def test_rollouts_with_another_kind_of_logprob_than_the_trainers_are_not_trained_on(stage):

@@ -80,6 +80,23 @@ def test_kl_anchor_is_added_to_each_weighted_token():
     assert found.tokens[0][0] == pytest.approx(2 / 3 * 10 - 0.05)
 
 
+@pytest.mark.parametrize("truncated", ["keep", "apart"])
+@pytest.mark.parametrize("noise", [0.0, 1e-17, 3e-9])
+def test_how_many_tokens_have_a_weight_does_not_depend_on_the_last_bits_of_logprobs(truncated, noise):
+    """The second cell has no signal: there the anchor alone holds, and whether its pull is 0 is for rounding to say."""
+    rewards, cut = [1.0, 0.0, 0.0, 1.0, 1.0], [False, False, True, False, False]
+    group = dataclasses.replace(batch(rewards, cut, [10, 20, 60, 5, 7]), cells=["p@low"] * 3 + ["q@low"] * 2)
+    change = [np.where(np.arange(length) % 3 == 0, noise, 0.0) for length in group.lengths_R]
+    arm = Arm(weighting="rollout", truncated=truncated, kl=KLAnchor(beta=0.1))
+    found = token_weights(arm, group, change)
+    apart = truncated == "apart"
+    assert found.weighted_R.tolist() == [10, 20, 0 if apart else 60, 0, 0]
+    assert found.anchored_R.tolist() == [10, 20, 0 if apart else 60, 5, 7]
+    assert np.count_nonzero(found.tokens[3]) == (2 if noise else 0)
+    without = token_weights(Arm(weighting="rollout", truncated=truncated), group)
+    assert (without.weighted_R.tolist(), without.anchored_R.tolist()) == (found.weighted_R.tolist(), [0] * 5)
+
+
 def test_kl_anchor_is_zero_at_the_start():
     zero = [np.zeros(12), np.zeros(22), np.zeros(60)]
     anchored = token_weights(Arm(weighting="rollout", kl=KLAnchor(beta=0.1)), GROUP, zero).tokens
