@@ -81,12 +81,12 @@ def show(
     if beside and tokens:
         raise UsageError("--tokens goes with one rollout, not with --beside")
     from ablation.rollouts.one import as_json as one_as_json
-    from ablation.rollouts.one import find_decoder, read_one
+    from ablation.rollouts.one import find_tokenizer, read_one
 
-    decode = find_decoder(locked.plan, locked.path, root.resolve().parent.parent / "plans" / locked.path.name)
-    found = [read_one(root, locked.plan, address, decode, pieces=tokens)]
+    tokenizer = find_tokenizer(locked.plan, locked.path, root.resolve().parent.parent / "plans" / locked.path.name)
+    found = [read_one(root, locked.plan, address, tokenizer, pieces=tokens)]
     if other is not None:
-        found.append(read_one(root, locked.plan, other, decode))
+        found.append(read_one(root, locked.plan, other, tokenizer))
     if as_json:
         content = {"run": str(root), "plan": locked.digest, **one_as_json(found[0], tokens=tokens)}
         if beside:

@@ -161,7 +161,7 @@ def _tied(folder: Path) -> bool:
     from transformers import AutoConfig
 
     try:
-        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError) as error:
         reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise UsageError(f"{folder / BASE_CONFIG}: no usable config: {reason}") from error

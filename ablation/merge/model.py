@@ -56,12 +56,16 @@ class Loaded:
         try:
             options: dict[str, Any] = {}
             if gguf is not None:
-                options = {"gguf_file": gguf[0], "config": AutoConfig.from_pretrained(gguf[1], local_files_only=True)}
+                options = {
+                    "gguf_file": gguf[0],
+                    "config": AutoConfig.from_pretrained(gguf[1], local_files_only=True, trust_remote_code=False),
+                }
             causal, loaded = AutoModelForCausalLM.from_pretrained(
                 folder,
                 dtype=DTYPES[dtype],
                 attn_implementation="sdpa",
                 local_files_only=True,
+                trust_remote_code=False,
                 output_loading_info=True,
                 **options,
             )

@@ -45,6 +45,7 @@ def load_adapted(plan: Plan, base: Path, start_adapter: Path, dtype: torch.dtype
             dtype=dtype or DTYPES[plan.model.dtype],
             attn_implementation="sdpa",
             local_files_only=True,
+            trust_remote_code=False,
             output_loading_info=True,
         )
     except UNUSABLE as error:

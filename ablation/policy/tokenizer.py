@@ -20,7 +20,7 @@ def load_tokenizer(base: Path) -> Any:
     from transformers import AutoTokenizer
 
     try:
-        return AutoTokenizer.from_pretrained(base, local_files_only=True)
+        return AutoTokenizer.from_pretrained(base, local_files_only=True, trust_remote_code=False)
     except UNUSABLE_TEXT as error:
         raise unusable("model.base", base, "tokenizer", error) from error
 

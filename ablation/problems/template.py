@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+from ablation.problems.tokenizer import LIMITS, WORK
+from ablation.problems.workers import Failure, run_items
 
 FILE, CONFIG, OTHERS = "chat_template.jinja", "tokenizer_config.json", "additional_chat_templates"
 WITH_TOOLS = "tool_use"
@@ -26,18 +28,10 @@ def efforts_that_look_the_same(folder: Path, efforts: Iterable[str]) -> tuple[st
     seen: dict[str, str] = {}
     for effort in efforts:
         try:
-            text = (
-                _environment()
-                .from_string(template)
-                .render(
-                    messages=[{"role": "user", "content": "?"}],
-                    add_generation_prompt=True,
-                    reasoning_effort=effort,
-                    bos_token="",
-                    eos_token="",
-                )
+            text = PlainTemplate(template).apply_chat_template(
+                [{"role": "user", "content": "?"}], add_generation_prompt=True, reasoning_effort=effort
             )
-        except Exception:  # a template is a program; what it needs may not be here
+        except ValueError:  # what it needs may not be here
             return None
         if text in seen:
             return seen[text], effort
@@ -50,25 +44,30 @@ class Refused(ValueError):
 
 
 class PlainTemplate:
-    """A chat template without its tokenizer: renders texts as `render_chat` asks for them."""
+    """A chat template without its tokenizer: renders texts as `render_chat` asks for them, in a process that can be killed."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
-    @cached_property
-    def _compiled(self) -> Any:
-        return _environment().from_string(self.text)
-
     def apply_chat_template(self, messages: list[dict[str, Any]], **options: Any) -> str:
-        """The text; `options` go to the template. Raises `Refused`, or whatever a template can fail with."""
-        return self._compiled.render(messages=messages, bos_token="", eos_token="", **options)
+        """The text; `options` go to the template. Raises `ValueError`; `Refused` for what does not depend on what is here: its
+        own error, or more time, memory or text than a prompt may take."""
+        [found] = run_items(WORK, [["render", self.text, messages, options]], limits=LIMITS)
+        if isinstance(found, Failure):
+            limit = {"time": f"{LIMITS.seconds:g} s of processor time", "memory": f"{LIMITS.memory >> 30} GiB of memory"}
+            raise Refused(f"takes more than {limit[found.kind]}") if found.kind in limit else ValueError(found.detail)
+        if "refused" in found:
+            raise Refused(found["refused"])
+        if "failed" in found:
+            raise ValueError(found["failed"])
+        return found["found"]
 
 
 def chat_template(folder: Path, name: str = "default") -> str | None:
     """The template in `folder`, None if there is none that can be read. `name`: which one, where there are several."""
     file = folder / (FILE if name == "default" else f"{OTHERS}/{name}.jinja")
     try:
-        if file.exists():
+        if file.is_file():
             return file.read_text(encoding="utf-8")
         found = json.loads((folder / CONFIG).read_text(encoding="utf-8")).get("chat_template")
     except (OSError, ValueError, AttributeError):
@@ -78,23 +77,3 @@ def chat_template(folder: Path, name: str = "default") -> str | None:
     elif name != "default":
         found = None
     return found if isinstance(found, str) else None
-
-
-def _environment() -> Any:
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    def refuse(message: str) -> None:
-        raise Refused(message)
-
-    made = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
-    made.globals["raise_exception"] = refuse
-    made.globals["strftime_now"] = lambda form: form  # the same for every effort
-    made.filters["tojson"] = _tojson
-    return made
-
-
-def _tojson(
-    value: Any, ensure_ascii: bool = False, indent: int | None = None, separators: Any = None, sort_keys: bool = False
-) -> str:
-    """The filter that tokenizers give to templates, with its defaults."""
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)

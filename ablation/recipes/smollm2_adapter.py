@@ -53,9 +53,11 @@ def make_adapter(folder: Path, base: Path, say: Callable[[str], None]) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     torch.manual_seed(SEED)  # peft draws the first adapter weights from the global generator
-    tokenizer = AutoTokenizer.from_pretrained(base, local_files_only=True)
+    tokenizer = AutoTokenizer.from_pretrained(base, local_files_only=True, trust_remote_code=False)
     # Attention written out: the fused kernel's backward pass takes a third of the time on a CPU at these lengths.
-    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.bfloat16, attn_implementation="eager", local_files_only=True)
+    model = AutoModelForCausalLM.from_pretrained(
+        base, dtype=torch.bfloat16, attn_implementation="eager", local_files_only=True, trust_remote_code=False
+    )
     lora = LoraConfig(r=RANK, lora_alpha=ALPHA, lora_dropout=0.0, target_modules=list(TARGETS), task_type="CAUSAL_LM")
     model = get_peft_model(model, lora, autocast_adapter_dtype=True)
     model.train()

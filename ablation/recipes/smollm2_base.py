@@ -155,7 +155,9 @@ def write_weights(gguf: Path, path: Path) -> None:
     from safetensors.torch import save_file
     from transformers import AutoModelForCausalLM
 
-    model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32, local_files_only=True)
+    model = AutoModelForCausalLM.from_pretrained(
+        gguf.parent, gguf_file=gguf.name, dtype=torch.float32, local_files_only=True, trust_remote_code=False
+    )
     weights = {name: weight.detach() for name, weight in model.state_dict().items() if name != "lm_head.weight"}  # tied
     vocabulary, _ = read_vocabulary(gguf)
     ids = {token: index for index, token in enumerate(vocabulary)}

@@ -13,12 +13,13 @@ from ablation.plan.locate import locate
 from ablation.plan.model import Loops, Plan
 from ablation.problems.grade import grade
 from ablation.problems.outcome import Grade
+from ablation.problems.pieces import aligned
 from ablation.problems.problem import Problem, load_problems
+from ablation.problems.tokenizer import FolderTokenizer
 from ablation.rollouts.address import Address, find_row, full_name
 from ablation.rollouts.folder import RunFolder
 from ablation.rollouts.grades import read_grades
 from ablation.rollouts.loops import find_loops
-from ablation.rollouts.pieces import Decode, aligned, token_pieces
 from ablation.rollouts.repeated import repeated_tokens, stretches
 from ablation.rollouts.stage import Stage
 from ablation.rollouts.store import read_stage
@@ -102,8 +103,8 @@ class One:
         return self.loop is not None or self.strong
 
 
-def read_one(root: Path, plan: Plan, address: Address, decode: Decode | None = None, *, pieces: bool = False) -> One:
-    """The rollout at `address`; `pieces` asks for the text of each token, which `decode` gives."""
+def read_one(root: Path, plan: Plan, address: Address, tokenizer: FolderTokenizer | None = None, *, pieces: bool = False) -> One:
+    """The rollout at `address`; `pieces` asks for the text of each token, which `tokenizer` gives."""
     stage = read_stage(root / address.stage)
     row = find_row(stage, address, root)
     tokens = slice(stage.offsets[row], stage.offsets[row + 1])
@@ -115,8 +116,10 @@ def read_one(root: Path, plan: Plan, address: Address, decode: Decode | None = N
     problem = _problem(root, address.stage, stage.problem[row])
     found = find_loops(ids[start : start + length], np.array([0, length]), plan.loops)
     loop, shown = None, None
-    if decode is not None and (pieces or found.periodic[0] or found.strong[0]):
-        shown = token_pieces(decode, ids.tolist())
+    if tokenizer is not None and (pieces or found.periodic[0] or found.strong[0]):
+        shown = tokenizer.pieces(ids)
+        if shown is not None and not aligned(shown[start : start + length], text):
+            shown = None  # another tokenizer than the one that sampled
     if found.periodic[0]:
         place = (int(found.start[0]), int(found.length[0]), int(found.period[0]))
         loop = Loop(*place, *_characters(place, text, None if shown is None else shown[start : start + length], plan))
@@ -153,23 +156,12 @@ def read_one(root: Path, plan: Plan, address: Address, decode: Decode | None = N
     )
 
 
-def find_decoder(plan: Plan, *plan_paths: Path) -> Decode | None:
-    """What decodes token ids of the plan's model; None where its tokenizer or the package is not on this machine.
+def find_tokenizer(plan: Plan, *plan_paths: Path) -> FolderTokenizer | None:
+    """The tokenizer of the plan's model; None where it or the package is not on this machine.
 
     `plan_paths`: the files that the plan may have been read from, as its model may be named by its place beside it.
     """
-    for path in plan_paths:
-        file = locate(plan.model.base, path) / "tokenizer.json"
-        if not file.is_file():
-            continue
-        try:
-            from tokenizers import Tokenizer
-
-            tokenizer = Tokenizer.from_file(str(file))
-        except Exception:  # the package raises no other kind; without it nothing is lost but where a token is in the text
-            return None
-        return lambda ids: tokenizer.decode(list(ids), skip_special_tokens=False)
-    return None
+    return next(filter(None, (FolderTokenizer.of(locate(plan.model.base, path)) for path in plan_paths)), None)
 
 
 def _answer_tokens(ids: np.ndarray, begin: int, end_ids: tuple[int, ...]) -> int:

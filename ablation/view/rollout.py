@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -12,12 +12,15 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from ablation.errors import AblationError, IntegrityError
+from ablation.files import sha256_path
 from ablation.plan.locate import locate
+from ablation.problems.pieces import aligned
 from ablation.problems.render import ids_sha256, one_start
 from ablation.problems.template import PlainTemplate, chat_template
-from ablation.rollouts.pieces import aligned, token_pieces
+from ablation.problems.tokenizer import FILE, FolderTokenizer
 from ablation.rollouts.repeated import longest, repeated_tokens, stretches
 from ablation.rollouts.thinking import thinking_span
+from ablation.view.jobs import Jobs
 
 if TYPE_CHECKING:
     from ablation.view.library import Study
@@ -26,6 +29,8 @@ WINDOW = 4000
 """Tokens on a page."""
 LOGPROB_STEPS = (-0.1, -0.5, -1.0, -2.0, -4.0)
 """Nats; a token below the k-th of them has shade k + 1."""
+_DIGESTS = Jobs()
+"""Of base models; a large one takes longer than a page may."""
 _COLUMNS = (
     *("token_ids", "logprobs", "top_entropy", "thinking_text", "answer_text"),
     *("prompt_sha256", "prompt_length", "prompt_opens_thinking", "finish_reason", "seed"),
@@ -112,9 +117,11 @@ def show(study: Study, row: Mapping[str, Any], *, first: int | None = None, by: 
         close_id=info.think_close_id,
     )
     weights, why_not = (None, None) if by != "weight" else _weights(study, row)
-    tokenizer = tokenizer_of(study)
-    pieces = None if tokenizer is None else token_pieces(lambda some: _whole(tokenizer, some), ids)
-    note = "The tokenizer of the base model is not on this machine, so tokens are shown by their ids." if pieces is None else None
+    base, note = _base(study)
+    tokenizer = base and FolderTokenizer.of(base)
+    pieces = tokenizer and tokenizer.pieces(ids)
+    if pieces is None and note is None:
+        note = "The tokenizer of the base model cannot be used here, so tokens are shown by their ids."
     if pieces is not None and not aligned(pieces[span.start : span.stop], stored["thinking_text"]):
         pieces = None
         note = "The tokenizer on this machine does not give the text that was stored, so tokens are shown by their ids."
@@ -145,7 +152,7 @@ def show(study: Study, row: Mapping[str, Any], *, first: int | None = None, by: 
             tokens.append(Token(text, ids[at], *numbers, shade, at in loop, bool(again_T[at])))
         text = {"thinking": stored["thinking_text"], "answer": stored["answer_text"]}.get(name, "")
         sections.append(Section(name, tokens, max(0, end - begin), begin, text))
-    prompt, proven = _prompt(study, row, stored, tokenizer)
+    prompt, proven = _prompt(study, row, stored, base, tokenizer)
     return Shown(
         row, sections, prompt, proven, start, stop, total, pieces is not None, note, stored["finish_reason"], why_not, largest
     )
@@ -168,43 +175,35 @@ def _by_weight(value: float | None, largest: float) -> str:
     return f"{'p' if value > 0 else 'n'}{step}"
 
 
-@lru_cache(maxsize=8)
-def _load(path: str, mark: int) -> Any:
-    from tokenizers import Tokenizer
-
-    found = Tokenizer.from_file(path)
-    found.no_truncation()
-    found.no_padding()
-    return found
-
-
 def _near(study: Study) -> list[Path]:
     """Plans that may say where the base model is: the run's copy, and the one that it was made from."""
     return [study.run.plan, study.root.resolve().parent.parent / "plans" / f"{study.locked.plan.name}.yaml"]
 
 
-def _base(study: Study) -> Path | None:
-    places = [locate(study.locked.plan.model.base, path) for path in _near(study)]
-    return next((place for place in places if (place / "tokenizer.json").is_file()), None)
+def _base(study: Study) -> tuple[Path | None, str | None]:
+    """(the plan's base model, None), or (None, why it is not used): a folder of another digest is another model."""
+    wanted = study.locked.plan.model.base
+    for place in (locate(wanted, path) for path in _near(study)):
+        if not (place / FILE).is_file():
+            continue
+        found = _DIGESTS.get(str(place), _state(place), lambda place=place: sha256_path(place), wait=2.0)
+        if found is None:
+            return None, "The base model's files are being held against the plan; until then tokens are shown by their ids."
+        if found == wanted.sha256:
+            return place, None
+        return None, "The base model on this machine is not the plan's (its digest differs), so tokens are shown by their ids."
+    return None, "The tokenizer of the base model is not on this machine, so tokens are shown by their ids."
 
 
-def tokenizer_of(study: Study) -> Any:
-    """The tokenizer of the base model, None where it or the package is not at hand."""
-    base = _base(study)
-    if base is None:
-        return None
-    path = base / "tokenizer.json"
-    try:
-        return _load(str(path), path.stat().st_mtime_ns)
-    except Exception:  # the package raises no other kind; without it there are ids
-        return None
+def _state(folder: Path) -> tuple[Any, ...]:
+    """Changes with the files of `folder`."""
+    found = [(str(path), path.stat()) for path in sorted(folder.rglob("*")) if path.is_file()]
+    return tuple((name, status.st_size, status.st_mtime_ns) for name, status in found)
 
 
-def _whole(tokenizer: Any, ids: Sequence[int]) -> str:
-    return tokenizer.decode(list(ids), skip_special_tokens=False)
-
-
-def _prompt(study: Study, row: Mapping[str, Any], stored: Mapping[str, Any], tokenizer: Any) -> tuple[str | None, bool]:
+def _prompt(
+    study: Study, row: Mapping[str, Any], stored: Mapping[str, Any], base: Path | None, tokenizer: FolderTokenizer | None
+) -> tuple[str | None, bool]:
     """(the prompt as the model saw it, True: its digest is the stored one), or (the problem's own text, False)."""
     try:
         problem = study.index.problems(row["folder"]).get(row["problem"])
@@ -212,7 +211,6 @@ def _prompt(study: Study, row: Mapping[str, Any], stored: Mapping[str, Any], tok
         return None, False
     if problem is None:
         return None, False
-    base = _base(study)
     template = None if base is None else chat_template(base)
     if tokenizer is None or template is None:
         return problem.prompt, False
@@ -220,11 +218,11 @@ def _prompt(study: Study, row: Mapping[str, Any], stored: Mapping[str, Any], tok
         text = PlainTemplate(template).apply_chat_template(
             [{"role": "user", "content": problem.prompt}], add_generation_prompt=True, reasoning_effort=row["effort"]
         )
-        ids = tokenizer.encode(text, add_special_tokens=False).ids
-        if ids_sha256(one_start(ids, ids[0] if ids else None)) == stored["prompt_sha256"]:
-            return text, True
-    except Exception:  # a template is a program; without it there is the problem's text
+    except ValueError:  # a template is a program; without it there is the problem's text
         return problem.prompt, False
+    ids = tokenizer.encode(text)
+    if ids and ids_sha256(one_start(ids, ids[0])) == stored["prompt_sha256"]:
+        return text, True
     return problem.prompt, False
 
 

@@ -1,8 +1,12 @@
 import json
+import os
+import time
 
 import pytest
 
-from ablation.problems.template import WITH_TOOLS, chat_template, efforts_that_look_the_same
+from ablation.problems import template as module
+from ablation.problems.template import WITH_TOOLS, PlainTemplate, Refused, chat_template, efforts_that_look_the_same
+from ablation.problems.workers import Limits, close_workers
 
 EFFORTS = ["low", "medium", "xhigh"]
 SAYS_IT = "{% for m in messages %}{{ m.content }}{% endfor %} effort: {{ reasoning_effort }}"
@@ -57,3 +61,62 @@ def test_the_template_for_tools_where_there_are_several(tmp_path):
     (tmp_path / "additional_chat_templates").mkdir()
     (tmp_path / "additional_chat_templates" / "tool_use.jinja").write_text("c")
     assert chat_template(tmp_path, WITH_TOOLS) == "c"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_worker_is_left():
+    yield
+    close_workers()
+
+
+LOOPS = "{% for a in range(99999) %}{% for b in range(99999) %}{% for c in range(99999) %}{% endfor %}{% endfor %}{% endfor %}"
+FILLS = "{% set n = namespace(t='xxxxxxxxxxxxxxxx') %}{% for a in range(60) %}{% set n.t = n.t ~ n.t %}{% endfor %}{{ n.t }}"
+PRINTS = "{% for a in range(99999) %}{{ 'x' * 1000 }}{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (LOOPS, "takes more than 2 s of processor time"),
+        (FILLS, "takes more than 2 GiB of memory"),
+        ("{{ 'x' * 99999999999 }}", "takes more than 2 GiB of memory"),
+        ("{{ 9 ** (9 ** 9) }}", "takes more than 2 s of processor time"),
+    ],
+)
+def test_a_template_without_end_is_ended(monkeypatch, text, said):
+    monkeypatch.setattr(module, "LIMITS", Limits(seconds=2, memory=2 << 30))
+    began = time.monotonic()
+    with pytest.raises(Refused, match=said):
+        PlainTemplate(text).apply_chat_template([{"role": "user", "content": "?"}])
+    assert time.monotonic() - began < 60
+
+
+def test_a_prompt_of_any_length_is_not_taken(tmp_path):
+    with pytest.raises(ValueError, match="makes a text of more than 16,777,216 characters"):
+        PlainTemplate(PRINTS).apply_chat_template([])
+    assert efforts_that_look_the_same(folder(tmp_path, PRINTS), EFFORTS) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+        "{{ cycler.__init__.__globals__.os.system('touch MARK') }}",
+        "{{ raise_exception.__globals__['os'].system('touch MARK') }}",
+        "{% include '/etc/passwd' %}",
+        "{% import 'os' as os %}{{ os }}",
+        "{{ ('%s' | attr('format'))('x') }}{{ '{0.__class__}'.format(messages) }}",
+    ],
+)
+def test_a_template_reaches_nothing(tmp_path, text):
+    mark = tmp_path / "mark"
+    try:
+        found = PlainTemplate(text.replace("MARK", str(mark))).apply_chat_template([])
+    except ValueError:
+        found = ""
+    assert "class" not in found and "root:" not in found and not mark.exists()
+
+
+def test_a_pipe_is_no_template(tmp_path):
+    os.mkfifo(tmp_path / "chat_template.jinja")
+    assert chat_template(tmp_path) is None

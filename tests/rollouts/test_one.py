@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from ablation.plan.lock import verify_lock
+from ablation.problems.pieces import token_pieces
 from ablation.rollouts.address import Address
-from ablation.rollouts.one import as_json, find_decoder, read_one
+from ablation.rollouts.one import as_json, find_tokenizer, read_one
 from ablation.rollouts.store import finish_stage, write_part
 
 from .build import CLOSE, END, OPEN, info, rollout
@@ -22,6 +23,16 @@ PROBLEM = {"id": "p1", "source": "sums", "prompt": "3 + 4 =", "grader": "integer
 
 def decode(ids) -> str:
     return "".join(LETTERS[id_] for id_ in ids)
+
+
+class OfLetters:
+    """A tokenizer that decodes with `decode`."""
+
+    def __init__(self, decode):
+        self.decode = decode
+
+    def pieces(self, ids):
+        return token_pieces(self.decode, ids)
 
 
 @pytest.fixture
@@ -43,7 +54,8 @@ def root(tmp_path):
 
 
 def one(root, index, decoder=None, **options):
-    return read_one(root, PLAN, Address("main/N/readout", f"p1@low#{index}"), decoder, **options)
+    tokenizer = decoder and OfLetters(decoder)
+    return read_one(root, PLAN, Address("main/N/readout", f"p1@low#{index}"), tokenizer, **options)
 
 
 def test_a_loop_is_where_its_tokens_are(root):
@@ -106,9 +118,13 @@ def test_as_data(root):
     assert "tokens" not in as_json(one(root, 0), tokens=False)
 
 
+def test_another_tokenizers_texts_are_not_shown(root):
+    found = one(root, 0, lambda ids: "4" * len(ids), pieces=True)
+    assert found.pieces is None and found.loop.by == "characters"
+
+
 def test_the_tokenizer_of_the_shipped_model_is_found():
     from ablation.plan.load import load_plan
 
     path = RECORD.parents[2] / "plans" / "quickstart.yaml"
-    decoder = find_decoder(load_plan(path).plan, path)
-    assert decoder([14, 10, 22]) == "40*"
+    assert find_tokenizer(load_plan(path).plan, path).pieces([14, 10, 22]) == ["4", "0", "*"]

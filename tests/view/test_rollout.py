@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
+import time
 
 import pytest
 from starlette.testclient import TestClient
 
+from ablation.files import sha256_path
+from ablation.problems import template, tokenizer
+from ablation.problems.workers import Limits
 from ablation.view.app import create_app
 from ablation.view.library import Library
+from tests.verdict import study
 from tests.view import made
 
 STRONG = (list(range(30, 51)) * 3)[:61]
@@ -65,3 +71,49 @@ def test_a_periodic_loop_keeps_its_own_mark(browser):
     marks = re.findall(r'<i class="l\d( [rs])?"', thinking)
     assert marks == [" r"] * 36  # 6 times a unit of 6, and nothing else
     assert '<i class="r">periodic loop</i>' in page
+
+
+TEMPLATE = "{% for m in messages %}{{ m.content }}{% endfor %}"
+WITHOUT_END = (
+    TEMPLATE
+    + "{% for a in range(99999) %}{% for b in range(99999) %}{% for c in range(99999) %}{% endfor %}{% endfor %}{% endfor %}"
+)
+
+
+def with_base(root, template):
+    """(a browser of a run whose base model lies in the plan's folder, that model)."""
+    base = root / "plans" / "model"
+    base.mkdir(parents=True)
+    (base / "chat_template.jinja").write_text(template)
+    words = {"version": "1.0", "model": {"type": "WordLevel", "vocab": {f"w{at}": at for at in range(200)}, "unk_token": "w0"}}
+    (base / "tokenizer.json").write_text(json.dumps(words))
+    model = study.plan_dict()["model"] | {"base": {"at": "model", "sha256": sha256_path(base)}}
+    locked = study.lock_small(root / "plans", model=model)
+    study.write_study(study.start_run(root / "runs" / "small", locked), locked)
+    return TestClient(create_app(Library(root / "runs")), base_url="http://127.0.0.1:8412"), base
+
+
+PAGE = "/study/small/rollout?family=main&arm=C&stage=readout&problem=p2&effort=medium&index=1"
+
+
+def test_a_template_without_end_holds_up_nobody(tmp_path, monkeypatch):
+    monkeypatch.setenv("ABLATION_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(tokenizer, "LIMITS", Limits(seconds=2, memory=2 << 30))
+    monkeypatch.setattr(template, "LIMITS", Limits(seconds=2, memory=2 << 30))
+    browser, _ = with_base(tmp_path, WITHOUT_END)
+    began = time.monotonic()
+    wait(browser, "/study/small/rollouts")
+    for _ in range(2):
+        page = wait(browser, PAGE)
+        assert ">2?<" in re.sub(r"\s+", "", page)  # the problem's own text
+    assert time.monotonic() - began < 60
+
+
+def test_a_base_that_is_not_the_plans_is_not_used(tmp_path, monkeypatch):
+    monkeypatch.setenv("ABLATION_CACHE", str(tmp_path / "cache"))
+    browser, base = with_base(tmp_path, TEMPLATE)
+    wait(browser, "/study/small/rollouts")
+    assert "The tokenizer on this machine does not give the text that was stored" in wait(browser, PAGE)
+    (base / "chat_template.jinja").write_text("owned")
+    page = wait(browser, PAGE)
+    assert "The base model on this machine is not the plan&#39;s (its digest differs)" in page and "owned" not in page

@@ -33,7 +33,7 @@ def without_weights(plan: Plan, base: Path, start_adapter: Path, dtype: torch.dt
     """The adapted model as `loading.load_adapted` makes it, all its parameters on the device `meta`. Raises as that does."""
     check_folders(plan, base, start_adapter)
     try:
-        config = AutoConfig.from_pretrained(base, local_files_only=True)
+        config = AutoConfig.from_pretrained(base, local_files_only=True, trust_remote_code=False)
         with init_empty_weights():  # its buffers are computed
             causal = AutoModelForCausalLM.from_config(config, dtype=dtype or DTYPES[plan.model.dtype], attn_implementation="sdpa")
     except UNUSABLE as error:

@@ -90,7 +90,7 @@ def _tokenizer_of(trainer: Any) -> Any | None:
     name = data.tokenizer_id or data.model_name or ""
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # that the hub is not reached is said once, by us
     try:
-        return AutoTokenizer.from_pretrained(name, local_files_only=True)
+        return AutoTokenizer.from_pretrained(name, local_files_only=True, trust_remote_code=False)
     except Exception:  # whatever library it takes raises what it likes
         if name.count("/") != 1:  # no name of a hub
             return None

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ablation.rollouts.pieces import aligned, token_pieces
+from ablation.problems.pieces import aligned, token_pieces
 
 
 def decode(ids) -> str:
