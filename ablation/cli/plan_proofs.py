@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ablation.plan.load import LoadedPlan
     from ablation.plan.lock import LockedPlan
     from ablation.plan.proofs import Proof
+    from ablation.rollouts.attempts import Attempts
     from ablation.rollouts.journal_chain import JournalState
 
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="The locked plan, for instance plans/my-study.yaml.")]
@@ -148,11 +149,12 @@ class Proved:
     deviations: list[Deviation]
     run: Path
     journal: JournalState
+    attempts: Attempts
 
     def lines(self) -> list[str]:
         journal = f"journal: {self.journal_in_words()}"
         notes, deviations = self.journal.notes, [one.in_words() for one in self.deviations]
-        return [*(one.in_words() for one in self.proofs), journal, *notes, *deviations]
+        return [*(one.in_words() for one in self.proofs), journal, *notes, *self.attempts.lines(), *deviations]
 
     def journal_in_words(self) -> str:
         """What the run's journal is, without its notes."""
@@ -167,7 +169,7 @@ class Proved:
             "deviations": [one.as_json() for one in self.deviations],
             "run": str(self.run),
             "journal": self.journal.as_json() | {"notes": list(self.journal.notes)},
-        }
+        } | self.attempts.as_json()
 
 
 def prove(
@@ -188,6 +190,7 @@ def prove(
     from ablation.plan.proofs import FAILED
     from ablation.plan.signature import check_signature
     from ablation.plan.timestamp import check_timestamp
+    from ablation.rollouts.attempts import attempts_of
     from ablation.rollouts.journal_chain import check_journal
     from ablation.rollouts.seen import check_lock_copy, deviations_of_run
     from ablation.study.run_folder import chosen_root
@@ -207,7 +210,7 @@ def prove(
             "\n".join(f"{locked.path}: {one.kind}: {one.says}" for one in failed),
             hint="Plan and lock fit each other, but are not what was signed, committed or dated: take them back from there.",
         )
-    return Proved(proofs, deviations, root, state)
+    return Proved(proofs, deviations, root, state, attempts_of(state.events))
 
 
 def _run_beside(plan: Path) -> Path | None:

@@ -80,5 +80,5 @@ def _proved(
     except IntegrityError as error:
         return none | {"refused": "\n".join(error.lines())}
     content = found.as_json()
-    journal = "\n".join([found.journal_in_words(), *found.journal.notes])
+    journal = "\n".join([found.journal_in_words(), *found.journal.notes, *found.attempts.lines()])
     return none | {"proofs": content["proofs"], "journal": journal, "deviations": content["deviations"]}

@@ -134,13 +134,14 @@ def _say(plan: Path | None, run_folder: Path | None, policy: str | None, as_json
 def _journal(locked: LockedPlan, root: Path) -> tuple[list[str], IntegrityError | None]:
     """(what is to be said of the journal's times and end, what of the run folder does not fit it)."""
     from ablation.errors import IntegrityError
+    from ablation.rollouts.attempts import attempts_of
     from ablation.rollouts.journal_chain import check_journal, clock_note
 
     try:
         found = check_journal(root, locked.digest)
     except IntegrityError as error:
         return [], error
-    return [*found.notes, *clock_note(found, locked.lock.locked_at)], None
+    return [*found.notes, *clock_note(found, locked.lock.locked_at), *attempts_of(found.events).lines()], None
 
 
 def _kept(one: ArmState) -> str:

@@ -172,7 +172,7 @@ def _labels(facts: Facts) -> Iterator[str]:
         )
     for one in damage if own_update and not facts.is_start else []:
         same = " (this checkpoint)" if one.family == facts.record["family"] else " (another training run of the arm)"
-        yield f"- **Damage**, {escaped(one.name)}{same}: **{escaped(verdict.shown(one.label, one.marks))}**"
+        yield f"- **Damage**, {escaped(one.name)}{same}: **{escaped(verdict.shown_arm(one))}**"
     sections = [] if facts.is_start else list(_sections(verdict, facts))
     for name, one in sections:
         yield f"- **{TITLES[name]}**, {escaped(str(one.subject))}: **{escaped(verdict.shown_section(one))}**"
@@ -182,7 +182,7 @@ def _labels(facts: Facts) -> Iterator[str]:
         yield from (f"  - missing: {escaped(gap.what)}" for gap in one.missing)
     if not facts.is_start and not sections:
         yield f"- No set of phase 2 was judged for {escaped(facts.subject)}."
-    yield from (f"- **Deviation**: {escaped(one.in_words())}" for one in verdict.deviations)
+    yield from (f"- {escaped(line)}" for line in verdict.beside())
     outside = external_sentence(plan)
     yield from ([f"- {escaped(outside)}"] if outside is not None else [])
     yield ""
@@ -190,7 +190,7 @@ def _labels(facts: Facts) -> Iterator[str]:
 
 
 def _rules(verdict: Verdict, damage: Sequence[ArmVerdict], sections: Sequence[tuple[str, SectionVerdict]]) -> Iterator[str]:
-    groups = [(f"damage, {one.name}", verdict.shown(one.label, one.marks), one.rules, ("fired", "not fired")) for one in damage]
+    groups = [(f"damage, {one.name}", verdict.shown_arm(one), one.rules, ("fired", "not fired")) for one in damage]
     groups += [(TITLES[name].lower(), verdict.shown_section(one), one.rules, ("held", "failed")) for name, one in sections]
     rows = [(title, label, rule, words) for title, label, rules, words in groups for rule in rules]
     if not rows:

@@ -99,6 +99,7 @@ class RunOfPlan:
             "label": found["label"],
             "labels": found["labels"],
             "arms": {f"{one['family']}/{one['arm']}": one["label"] for one in found["arms"]},
+            **self.verdict.attempts.as_json(),
             "rules": {one.name: {rule.rule.name: rule.as_json() for rule in one.rules} for one in self.verdict.arms},
             "audits_gone": list(self.gone),
             "wrong": list(self.wrong),

@@ -39,6 +39,8 @@ def pages(plan: Plan, digest: str, runs: Sequence[RunOfPlan]) -> Iterator[Render
         yield Text("")
         yield _table(runs[start : start + AT_ONCE], first=runs[0])
     yield Text("")
+    for one in runs:
+        yield from (Text(f"{one.root.name}: {line}") for line in one.verdict.attempts.lines())
     yield Text(LEGEND)
     yield Text("")
     yield Text(_conclusion(runs), style="bold")
@@ -59,7 +61,7 @@ def _table(runs: Sequence[RunOfPlan], first: RunOfPlan) -> Table:
         labels, numbers = [], {}
         for place, one in enumerate(runs):
             arm = next((arm for arm in one.verdict.arms if arm.name == name), None)
-            labels.append(NOTHING if arm is None else one.verdict.shown(arm.label, arm.marks))
+            labels.append(NOTHING if arm is None else one.verdict.shown_arm(arm))
             for result in () if arm is None else arm.rules:
                 numbers.setdefault(result.rule.name, [NOTHING] * len(runs))[place] = shown_number(result)
         grid.add_row(clean(name), *labels)

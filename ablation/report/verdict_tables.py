@@ -107,7 +107,7 @@ def headline(verdict: Verdict, plan: Plan) -> Group:
     parts += [indented(f"{reason.code}: {reason.text}") for reason in merged(verdict.reasons)]
     parts += later_labels(verdict)
     parts += [Text(line, style="bold red") for line in without_step(verdict, plan)]
-    parts += [Text(f"{one.in_words()[0].upper()}{one.in_words()[1:]}") for one in verdict.deviations]
+    parts += [Text(line) for line in verdict.beside()]
     outside = external_sentence(plan)
     parts += [Text(outside)] if outside is not None else []
     return Group(*parts)
@@ -259,7 +259,7 @@ def labels(verdict: Verdict) -> Group:
     parts: list[RenderableType] = []
     widest = max((len(one.name) for one in verdict.arms), default=0)
     for one in verdict.arms:
-        parts.append(Text.assemble(f"{one.name:<{widest}}  ", (verdict.shown(one.label, one.marks), style(one.label))))
+        parts.append(Text.assemble(f"{one.name:<{widest}}  ", (verdict.shown_arm(one), style(one.label))))
     if parts and verdict.sections:
         parts.append(Text())
     for name, section in verdict.sections.items():

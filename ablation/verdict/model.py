@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ablation.plan.deviations import Deviation, decorated
 from ablation.plan.model import Plan
 from ablation.plan.tables import labels_of
+from ablation.rollouts.attempts import Attempts
 from ablation.rollouts.imported import IMPORTED
 from ablation.verdict.rules import Figures, RuleResult, out_of_reach
 from ablation.verdict.tables import Decided
@@ -219,14 +220,17 @@ class Verdict:
     """Tests between arms that the plan registered."""
     imported: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     """`family/arm/stage` -> what is known of its rows, for each stage that was imported: see `rollouts.imported`."""
+    attempts: Attempts = field(default_factory=Attempts)
+    """What was done more than once: every label names it."""
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """The marks of all arms; where only some arms rest on imported rollouts, they are named."""
+        """Those of all arms, where only some rest on imported rollouts with their names; then what was done more than once."""
         found = [mark for one in self.arms for mark in one.marks]
         named = [one.name for one in self.arms if one.marks]
         first = IMPORTED if len(named) == len(self.arms) else f"{IMPORTED}: {', '.join(named)}"
-        return (first, *(mark for mark in dict.fromkeys(found) if mark != IMPORTED)) if found else ()
+        imported = (first, *(mark for mark in dict.fromkeys(found) if mark != IMPORTED)) if found else ()
+        return (*imported, *self.attempts.marks())
 
     @property
     def unit_of_claim(self) -> str:
@@ -240,13 +244,21 @@ class Verdict:
             parts.append(f"Claims over training seeds, by Welch's test, speak of the recipe: {names}.")
         return " ".join(parts)
 
-    def shown(self, label: str, marks: Sequence[str] | None = None) -> str:
-        """`label` with what it was computed under: `NOT_REPLICATED (deviation 1; imported)`. `marks`: those of one arm."""
-        return decorated(label, self.deviations, self.marks if marks is None else marks)
+    def beside(self) -> list[str]:
+        """What stands beside every label, in words: deviations, and what was done more than once."""
+        return [*(f"{one[0].upper()}{one[1:]}" for one in (one.in_words() for one in self.deviations)), *self.attempts.lines()]
+
+    def shown(self, label: str) -> str:
+        """`label` of the whole run with what it was computed under: `NOT_REPLICATED (deviation 1; imported)`."""
+        return decorated(label, self.deviations, self.marks)
+
+    def shown_arm(self, one: ArmVerdict) -> str:
+        """The label of an arm with what it was computed under."""
+        return decorated(one.label, self.deviations, (*one.marks, *self.attempts.marks(one.name)))
 
     def shown_section(self, one: SectionVerdict) -> str:
         """The label of a section with what it was computed under, and what was done without being allowed."""
-        return self.shown(one.label, (*self.marks, *one.marks))
+        return decorated(one.label, self.deviations, (*self.marks, *one.marks))
 
     def _section(self, one: SectionVerdict) -> dict[str, Any]:
         """The section and its other subjects, each label as it is shown."""
@@ -265,7 +277,7 @@ class Verdict:
     def as_json(self) -> dict[str, Any]:
         """`label` and `labels` carry the deviations, so that nobody reads a label without them; `bare_label` does not."""
         shown = {"replication": self.shown(self.label)} | {name: self.shown_section(one) for name, one in self.sections.items()}
-        arms = [one.as_json() | {"label": self.shown(one.label, one.marks)} for one in self.arms]
+        arms = [one.as_json() | {"label": self.shown_arm(one)} for one in self.arms]
         sections = {name: self._section(one) for name, one in self.sections.items()}
         return {
             "plan": {"name": self.plan, "digest": self.digest},
@@ -293,4 +305,4 @@ class Verdict:
             "claims": [one.as_json() for one in self.claims],
             "integrity": [one.as_json() for section in self.sections.values() for one in section.wrong],
             "claim": self.unit_of_claim,
-        }
+        } | self.attempts.as_json()

@@ -19,6 +19,7 @@ from ablation.plan.external import external_arms
 from ablation.plan.model import START, Plan
 from ablation.plan.rules import Rule
 from ablation.problems.problem import Problem, load_problems
+from ablation.rollouts.attempts import attempts_of
 from ablation.rollouts.folder import RunFolder
 from ablation.rollouts.grades import SLOW, grades_of, other_graders, read_grades
 from ablation.rollouts.imported import absent_measures, import_note, is_imported, marks
@@ -111,6 +112,7 @@ def judge_run(root: Path, locked: Locked, options: str | None = "", *, regrade: 
             *clock_note(journal, locked.lock.locked_at),
         ],
         deviations=deviations,
+        attempts=attempts_of(journal.events),
         external=external_arms(plan),
         imported={name: one.engine for name, one in sorted(reader.imported.items())},
         journal=journal.as_json(),

@@ -10,6 +10,7 @@ from ablation.errors import AblationError
 from ablation.files import parse_json
 from ablation.plan.deviations import Deviation, read_deviations
 from ablation.plan.model import Plan
+from ablation.rollouts.attempts import Attempts, attempts_of
 from ablation.rollouts.folder import stage_file
 from ablation.study.phase2_state import ComparisonState, SetState, phase2_state
 from ablation.study.runlock import runner_at_work
@@ -49,6 +50,7 @@ class Progress:
     count: int
     began: str | None
     deviations: list[Deviation]
+    attempts: Attempts
     note: str | None
     """What of the run folder could not be read."""
 
@@ -77,6 +79,7 @@ def progress(study: Study) -> Progress:
         len(events),
         events[0]["time"] if events else None,
         deviations,
+        attempts_of(events),
         note,
     )
 

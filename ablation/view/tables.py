@@ -82,7 +82,7 @@ def verdict_page(study: Study) -> dict[str, Any]:
         "json": content,
         "meaning": meaning(found, locked.plan),
         "reasons": [{"code": one.code, "text": one.text} for one in merged(found.reasons)],
-        "deviations": [one.in_words() for one in found.deviations],
+        "beside": found.beside(),
         "damage": _rule_tables(content),
         "printed": printed.getvalue(),
         "stored_differs": (check_stored(study.run.verdict, content).wrong or "").replace(str(study.root), study.name),

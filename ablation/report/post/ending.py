@@ -48,7 +48,7 @@ def labels(study: Study) -> Section:
         open_rules = [result.rule.name for result in one.rules if result.holds is None]
         why = f"fired: {', '.join(fired)}" if fired else f"undecided: {', '.join(open_rules)}" if open_rules else ""
         why = f"stop rule {(one.stopped or {}).get('rule')}" if one.label == STOPPED else why
-        rows.append((Cell(one.name), Cell(verdict.shown(one.label, one.marks), trace, tone=tone_of(one.label)), Cell(why)))
+        rows.append((Cell(one.name), Cell(verdict.shown_arm(one), trace, tone=tone_of(one.label)), Cell(why)))
     for name, section in verdict.sections.items():
         for one in (section, *section.others):
             of = f" {one.subject}" if one.subject is not None else ""

@@ -124,7 +124,7 @@ def _run(plan: Plan, verdict: Verdict, name: tuple[str, str], own: ArmState | No
     family, arm = name
     steps = verdict.steps.get(f"{family}/{arm}", {})
     figures = None if judged is None else judged.figures
-    label = None if judged is None else verdict.shown(judged.label, judged.marks)
+    label = None if judged is None else verdict.shown_arm(judged)
     reported = verdict.source != FROM_ROLLOUTS and figures is not None
     return RunOfArm(
         family=family,

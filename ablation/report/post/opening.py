@@ -104,7 +104,7 @@ def _in_short(study: Study) -> list[Parts]:
         told += [(numbers["tokens_per_correct"], " tokens per correct")] if numbers["tokens_per_correct"].text != NOTHING else []
         parts: list[Inline] = [
             f"{who} in family {one.family}: ",
-            study.label(one.label, study.verdict.shown(one.label, one.marks)),
+            study.label(one.label, study.verdict.shown_arm(one)),
         ]
         for number, piece in enumerate(told):
             parts += [": " if number == 0 else ", ", *piece]
@@ -197,6 +197,8 @@ def _deviations(study: Study) -> list[Block]:
         if reason.code == UNDECLARED
     ]
     blocks += [text(Strong("Undeclared. "), *line, kind="warning") for line in undeclared]
+    if again := study.verdict.attempts.lines():
+        blocks += [text(line, kind="warning") for line in again]
     if not found and not declared:
         none = "None was declared." if not study.reported else "The file declares none."
         return [*blocks, text(none)]

@@ -95,7 +95,7 @@ def _methods(arms: Sequence[tuple[int, ArmVerdict]]) -> list[str]:
 
 
 def _readout_row(study: Study, place: int, arm: ArmVerdict) -> tuple[Cell, ...]:
-    label = Cell(study.verdict.shown(arm.label, arm.marks), tone=tone_of(arm.label))
+    label = Cell(study.verdict.shown_arm(arm), tone=tone_of(arm.label))
     return Cell(arm.arm), *readout_cells(study, place, arm).values(), label
 
 
@@ -212,7 +212,7 @@ def damage(study: Study) -> Section:
         files = [parts_of(f"{arm.name}/readout"), parts_of(f"{arm.family}/{SWEEP}")]
         for number, one in enumerate(arm.rules):
             trace = study.traces.verdict([pointer("arms", place, "rules", number, "value")], files, "all rows of both")
-            label = Cell(study.verdict.shown(arm.label, arm.marks), tone=tone_of(arm.label)) if number == 0 else Cell("")
+            label = Cell(study.verdict.shown_arm(arm), tone=tone_of(arm.label)) if number == 0 else Cell("")
             rows.append((Cell(arm.name if number == 0 else ""), *rule_cells(one, trace, ("fired", "not fired")), label))
     stated = any(one.how == STATED for _, arm in judged for one in arm.rules)
     notes = [f"* {STATED}"] if stated else []
