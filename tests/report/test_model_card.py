@@ -133,7 +133,7 @@ def test_every_label_of_the_checkpoint_has_its_rules_and_its_deviations(study):
     for label in ("NOT\\_REPLICATED", "STABLE", "WIN\\_UNVERIFIED", "NOT\\_CONFIRMED"):
         found = [line for line in card.splitlines() if label in line]
         assert found and all("(deviation 1" in line for line in found), label
-    assert "deviation 1 (2026-11-01T00:00:00+00:00, a &lt;b&gt;; results seen; opens held-out): the first family again" in card
+    assert "Deviation 1 (2026-11-01T00:00:00+00:00, a &lt;b&gt;; results seen; opens held-out): the first family again" in card
     rules = {row[1]: row for row in table(card, "Labels")}
     arm = next(one for one in verdict.arms if (one.family, one.arm) == ("main", "N"))
     assert {one.rule.name.replace("_", "\\_") for one in arm.rules} <= set(rules)

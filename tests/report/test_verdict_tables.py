@@ -17,6 +17,7 @@ from ablation.power.guards import with_false_alarms
 from ablation.report.terminal import plain_console
 from ablation.report.verdict_parts import shown_number
 from ablation.report.verdict_tables import arm_sentences, arms_in_words, print_verdict
+from ablation.rollouts.attempts import Attempts
 from ablation.verdict.reported import judge_reported
 from ablation.verdict.rules import COMPUTED, RuleResult
 from ablation.verdict.run import judge_run
@@ -33,7 +34,7 @@ def page(verdict, plan, width=80, **options):
     out = io.StringIO()
     journal = verdict.journal and verdict.journal | {"head": "0" * 64}  # it depends on the time
     console = plain_console(file=out, width=width, **options)
-    print_verdict(replace(verdict, digest="0" * 64, journal=journal), plan, console)
+    print_verdict(replace(verdict, digest="0" * 64, journal=journal, attempts=Attempts()), plan, console)  # so do these
     return "".join(line.rstrip() + "\n" for line in out.getvalue().splitlines())
 
 

@@ -95,6 +95,12 @@ def glossary(plan: Plan, verdict: Verdict) -> Section:
         Facts(tuple(words)),
         text("Labels:"),
         Facts(tuple(found)),
-        text("A label with something in parentheses behind it, for instance ", Code("(deviation 1)"), ", rests on that, too."),
+        text(
+            "A label with something in parentheses behind it, for instance ",
+            Code("(deviation 1)"),
+            ", rests on that, too; ",
+            Code("(redone)"),
+            ": on something that was sampled or trained again and came out otherwise.",
+        ),
     ]
     return Section("glossary", "Words and labels", blocks)
