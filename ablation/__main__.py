@@ -1,5 +1,68 @@
-"""`python -m ablation`."""
+"""`ablation` and `python -m ablation`: the process around the command line, which Ctrl-C ends at any moment."""
 
-from ablation.cli.main import main
+from __future__ import annotations
 
-main()
+import atexit
+import contextlib
+import os
+import signal
+import sys
+import threading
+from typing import Any, NoReturn
+
+SIGNALS = {130: signal.SIGINT, 143: signal.SIGTERM}
+"""Exit codes of a command that a signal ended."""
+
+
+def start() -> NoReturn:
+    """Run the command line and end the process."""
+    sys.unraisablehook = _raise_again
+    try:
+        try:
+            from ablation.cli.main import main
+
+            main()
+        except SystemExit as ended:
+            if ended.code not in SIGNALS:
+                raise
+            _end(ended.code)
+        except BaseException as error:
+            if not _is_interrupt(error):
+                raise
+            print("\ninterrupted: run the same command again", file=sys.stderr)
+            _end(130)
+    except KeyboardInterrupt:  # a second one, while the first was being answered
+        _end(130)
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """A class body, for one, turns what interrupts it into another error."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+def _raise_again(unraisable: Any) -> None:
+    """What a signal raises in a destructor or a callback is dropped there by Python: the signal is sent once more."""
+    number = {KeyboardInterrupt: signal.SIGINT, SystemExit: signal.SIGTERM}.get(unraisable.exc_type)
+    if number is None:
+        return sys.__unraisablehook__(unraisable)
+    later = threading.Timer(0.02, signal.pthread_kill, (threading.main_thread().ident, number))
+    later.daemon = True
+    return later.start()
+
+
+def _end(code: int) -> NoReturn:
+    """End now: Python's own end takes seconds once torch is loaded."""
+    for number in SIGNALS.values():
+        signal.signal(number, signal.SIG_IGN)
+    with contextlib.suppress(BaseException):
+        atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    start()

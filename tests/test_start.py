@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+CODE = "import sys; sys.argv = ['ablation', 'plan', 'schema']\nimport ablation.__main__ as process\n{before}\nprocess.start()"
+
+
+def started(before: str) -> subprocess.Popen:
+    told = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([sys.executable, "-c", CODE.format(before=before)], **told)
+
+
+def main_that(does: str) -> str:
+    return f"import ablation.cli.main as command\nimport os, signal, time\n{does}\ncommand.main = main"
+
+
+def test_an_interrupt_that_a_destructor_swallows_comes_again():
+    does = """
+class Group:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.2)
+def main():
+    one = Group()
+    del one
+    time.sleep(30)
+    raise SystemExit(0)
+"""
+    began = time.monotonic()
+    with started(main_that(does)) as process:
+        _, errors = process.communicate(timeout=20)
+    assert (process.returncode, "ignored" in errors) == (130, False)
+    assert time.monotonic() - began < 10
+
+
+def test_an_interrupt_that_became_another_error_is_one():
+    does = """
+class Named:
+    def __set_name__(self, owner, name):
+        raise KeyboardInterrupt
+def main():
+    type("Owner", (), {"field": Named()})
+"""
+    with started(main_that(does)) as process:
+        _, errors = process.communicate(timeout=20)
+    assert (process.returncode, errors) == (130, "\ninterrupted: run the same command again\n")
+
+
+def test_what_is_no_interrupt_is_shown():
+    with started(main_that("def main():\n    raise ValueError('ours')")) as process:
+        _, errors = process.communicate(timeout=20)
+    assert process.returncode == 1 and errors.endswith("ValueError: ours\n")
+
+
+@pytest.mark.parametrize("moment", range(8))
+def test_ctrl_c_while_modules_are_imported(moment):
+    with started("print('ready', flush=True)") as process:
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(random.Random(moment).uniform(0.0, 0.4))
+        process.send_signal(signal.SIGINT)
+        began = time.monotonic()
+        _, errors = process.communicate(timeout=20)
+    assert time.monotonic() - began < 5 and "Traceback" not in errors
+    assert process.returncode in (130, 0)  # 0: it was done before
