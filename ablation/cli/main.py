@@ -38,7 +38,11 @@ from ablation.cli import (
 )
 from ablation.cli.json_errors import print_json_error
 from ablation.errors import AblationError, ExitCode, UsageError
+from ablation.memory import bound_memory
 from ablation.report.safe import clean
+
+LOAD_MODELS = ("doctor", "evaluate", "merge", "prepare", "run")
+"""Commands that take what memory they need. The others read what anybody may have made."""
 
 
 class _Passed(Exception):
@@ -115,6 +119,9 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:  # a terminal that cannot show a character gets its escape
             stream.reconfigure(errors="backslashreplace")
+    command = next((one for one in sys.argv[1:] if not one.startswith("-")), None)
+    if command not in LOAD_MODELS:
+        bound_memory()
     try:
         code = _run()
         if sys.stdout is not None:
@@ -124,6 +131,8 @@ def main() -> NoReturn:
         code = ExitCode.DONE
     except AblationError as error:
         fail(error)
+    except MemoryError:
+        fail(UsageError("there is not enough free memory to read this", hint="Look for a file that is too large."))
     except OSError as error:  # a file that cannot be read or a disk that refuses, wherever it was met
         if error.strerror is None:
             raise

@@ -19,7 +19,7 @@ from ablation.rollouts.folder import RunFolder
 from ablation.rollouts.journal_chain import read_journal
 from ablation.rollouts.stage import Stage
 from ablation.rollouts.store import read_stage, stage_is_complete
-from ablation.study.run_folder import own_plan, refuse_odd_files
+from ablation.study.run_folder import own_plan
 from ablation.verdict.model import Verdict
 from ablation.verdict.stored import check_stored
 
@@ -116,8 +116,6 @@ def runs_of_one_plan(roots: Sequence[Path]) -> tuple[Plan, str, list[RunOfPlan]]
     """(the plan, its digest, each run). Raises `UsageError` unless all are runs of one locked plan, byte for byte."""
     if len({root.resolve() for root in roots}) < len(roots):
         raise UsageError("a run folder is named twice: name each once")
-    for root in roots:
-        refuse_odd_files(root)
     plans = [own_plan(root) for root in roots]
     first = plans[0]
     for root, one in zip(roots, plans, strict=True):

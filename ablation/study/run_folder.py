@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ablation.plan.lock import LockedPlan
 
+LONGEST_TEXT = 1 << 28
+"""Bytes of a record: a journal of a million events has fewer."""
+_TEXTS = (".json", ".jsonl", ".yaml", ".lock")
+
 
 def run_root(locked: LockedPlan, option: Path | None) -> Path:
     """`option`, or `runs/NAME` beside the folder that the plan lies in."""
@@ -68,7 +72,8 @@ def find_run(plan: Path | None, run: Path | None, policy: str | None = None) -> 
 def refuse_odd_files(root: Path) -> None:
     """Raise `IntegrityError` for what a run folder never has.
 
-    A pipe, socket or device could be read for ever; behind a link that leads out of the folder, files would be written elsewhere.
+    A pipe, socket or device could be read for ever; behind a link that leads out of the folder, files would be written elsewhere;
+    a record of many gigabytes (one with a hole takes no disk) would fill the memory.
     """
     from ablation.errors import IntegrityError
     from ablation.rollouts.folder import RunFolder
@@ -82,18 +87,21 @@ def refuse_odd_files(root: Path) -> None:
                 f"{path}: is a link to {os.path.realpath(path)}, outside of the run folder",
                 hint="Put its files here. A run may lie on another disk as a whole: --run FOLDER.",
             )
+        if path.suffix in _TEXTS and path.is_file() and path.stat().st_size > LONGEST_TEXT:
+            raise IntegrityError(f"{path}: has {path.stat().st_size:,} bytes; a record of a run has {LONGEST_TEXT:,} at most")
         if path.exists() and not path.is_file() and not path.is_dir():
             raise IntegrityError(f"{path}: is no file (a pipe, a socket or a device), and a run folder has none of them")
 
 
 def own_plan(root: Path) -> LockedPlan:
-    """The copy of the plan that the run began with, proved by its copy of the lock."""
+    """The copy of the plan that the run began with, proved by its copy of the lock. Raises as `refuse_odd_files`, too."""
     from ablation.errors import IntegrityError, UsageError
     from ablation.plan.lock import verify_lock
     from ablation.rollouts.folder import RunFolder
 
     if not root.is_dir():
         raise UsageError(f"{root}: there is no such run folder")
+    refuse_odd_files(root)
     path = RunFolder(root).plan
     if not path.is_file():
         raise IntegrityError(f"{root}: is not a run folder (it has no {path.name})", hint="Run folders are at runs/NAME.")

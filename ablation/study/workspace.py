@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ablation.errors import IntegrityError, UsageError
 from ablation.files import write_bytes
+from ablation.memory import free_bytes
 from ablation.plan.cost import base_bytes
 from ablation.plan.load import field_path
 from ablation.plan.locate import locate, missing_resources
@@ -16,7 +17,7 @@ from ablation.plan.prices import SERVICES
 from ablation.rollouts.folder import RunFolder
 from ablation.study.run_folder import refuse_odd_files, run_root
 
-__all__ = ["cgroup_free", "free_memory", "gate", "open_run", "run_root"]
+__all__ = ["free_memory", "gate", "open_run", "run_root"]
 
 
 def gate(plan_path: Path) -> LockedPlan:
@@ -59,30 +60,8 @@ def free_memory(*, accelerator: bool = True) -> tuple[str, int] | None:
 
         if torch.cuda.is_available():
             return torch.cuda.get_device_name(), torch.cuda.mem_get_info()[0]
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return None
-    kilobytes = next((int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), None)
-    if kilobytes is None:
-        return None
-    limited = cgroup_free()
-    return "this machine", kilobytes * 1024 if limited is None else min(limited, kilobytes * 1024)
-
-
-def cgroup_free(root: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Bytes that this process's control group may still take; None without a limit."""
-    for limit, used in (
-        ("memory.max", "memory.current"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-    ):
-        try:
-            most, now = (root / limit).read_text().strip(), int((root / used).read_text())
-        except (OSError, ValueError):
-            continue
-        if most.isdigit() and int(most) < 2**60:  # the older kind writes a huge number for no limit
-            return max(0, int(most) - now)
-    return None
+    free = free_bytes()
+    return None if free is None else ("this machine", free)
 
 
 def open_run(root: Path, locked: LockedPlan) -> RunFolder:

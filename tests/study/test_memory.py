@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from ablation.errors import UsageError
+from ablation.memory import cgroup_free
 from ablation.plan.model import Plan
 from ablation.policy.memory import Estimate
 from ablation.study.memory import Device, as_record, choose_turns, memory_table
-from ablation.study.workspace import cgroup_free
 from tests.study.mini import ROOT
 
 GB = 10**9

@@ -68,3 +68,14 @@ def test_an_import_into_a_folder_that_is_no_run_yet_does_not_write_through_a_lin
     with pytest.raises(IntegrityError, match="main: is a link to "):
         import_stage(locked, root, make_request(locked, "sweep", None, None, None, files=[path], ids=IDS))
     assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["plan.yaml", "plan.lock", "journal.jsonl", "verdict.json", "main/C/readout/grades.json"])
+def test_a_record_of_many_gigabytes_is_not_read(tmp_path, name):
+    run = start_run(tmp_path / "runs" / "small", lock_small(tmp_path / "plans"))
+    path = run.root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        file.truncate(6 << 30)  # a hole: it takes no disk
+    with pytest.raises(IntegrityError, match="has 6,442,450,944 bytes; a record of a run has 268,435,456 at most"):
+        own_plan(run.root)
