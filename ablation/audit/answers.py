@@ -1,6 +1,6 @@
-"""Grades of visible answers, read by this audit's own code for the graders `integer` and `exact`.
+"""Grades of visible answers, read by this audit's own code for the graders `integer`, `exact` and `choice`.
 
-The others (`choice`, `math`, `reasoning_gym`, `code`) are what `grades.json` says, or what the engine's one
+The others (`math`, `reasoning_gym`, `code`) are what `grades.json` says, or what the engine's one
 grading function says.
 """
 
@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from ablation.audit.findings import Findings
+from ablation.audit.options import option
 
-OWN = ("integer", "exact")
+OWN = ("integer", "exact", "choice")
 SLOW = ("math", "reasoning_gym", "code")
 BLANKS = {" ", "\u00a0", "\u2009", "\u202f"}
 MARKS = ("{,}", "\\,", ",", *sorted(BLANKS))
@@ -21,8 +22,10 @@ Grade = tuple[str, str | None]
 """(status, the answer that was compared)."""
 
 
-def own_grade(grader: str, gold: str, answer: str) -> Grade:
-    read = integer if grader == "integer" else lambda text: text.strip() or None
+def own_grade(grader: str, gold: str, answer: str, prompt: str = "") -> Grade:
+    """The grade of one answer; `prompt` matters to `choice`, which reads the options there."""
+    readers = {"integer": integer, "exact": lambda text: text.strip() or None, "choice": lambda text: option(text, prompt)}
+    read = readers[grader]
     wanted, given = read(gold), read(answer)
     if wanted is None:
         return "grader_error", given
@@ -113,7 +116,7 @@ def grades(
             continue
         problem, answer = pair
         if problem["grader"] in OWN:
-            result[row] = own_grade(problem["grader"], problem["gold"], answer)
+            result[row] = own_grade(problem["grader"], problem["gold"], answer, problem["prompt"])
             found.count("answers graded by this audit's own code")
         elif told is not None and problem["grader"] in SLOW and not regrade:
             result[row] = (told["status"], told["extracted"])

@@ -57,4 +57,4 @@ def test_grades_and_what_they_are_compared_with():
     assert found.cannot == ["grades of `math`: taken from grades.json (--regrade asks the grader again)"]
     choice = {"id": "c", "source": "s", "prompt": "?", "grader": "choice", "gold": "B"}
     assert grades([(choice, "(B)"), None], None, "there", found, regrade=False) == [("correct", "B"), None]
-    assert found.borrowed == ["the grader `choice`"]
+    assert found.borrowed == []
