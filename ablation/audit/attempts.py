@@ -1,4 +1,4 @@
-"""What was done more than once, by the journal's events: read here again, with no code of the engine."""
+"""What was done more than once, and what else was run of the plan: journal and ledger read again, with no code of the engine."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ablation.audit.chained import Lines
 from ablation.audit.findings import Findings
 from ablation.audit.history import COMPLETED, History
+from ablation.audit.locked import LockedTree
 
-CODE = "REDONE"
+REDONE, ALSO_RUN, SAME_PROBLEMS = "REDONE", "ALSO_RUN", "SAME_PROBLEMS"
+"""Codes of the notes."""
 
 
-class Redone:
-    """Stages and updates with more than one outcome in the journal."""
+class Attempts:
+    """Stages and updates with more than one outcome in the journal, and other runs that it tells of."""
 
     def __init__(self, history: History) -> None:
         outcomes: dict[tuple[str, ...], list[Mapping[str, Any]]] = defaultdict(list)
@@ -31,22 +34,33 @@ class Redone:
                 outcomes[update, "audit_sha256" if kind == "update_trained" else "checkpoint_sha256"].append(one)
         self._found = {key: events for key, events in outcomes.items() if _differ(key[1], events)}
         self.names = sorted({key[0] for key in self._found})
+        listed = (other for _, one in history.of("runner_started") for other in one.get("other_runs") or ())
+        self.runs = {(str(one.get("run")), str(one.get("folder"))): one for one in listed if isinstance(one, dict)}
+        """(first line of its journal, folder) -> what was known of it last."""
 
     def marks(self) -> list[str]:
         """Behind a label of the whole run."""
         owners = dict.fromkeys(self._owner(name) for name in self._by_time())
-        return [f"redone: {', '.join(owners)}"] if owners else []
+        return [*([f"redone: {', '.join(owners)}"] if owners else []), *self._of_runs()]
 
     def marks_of(self, arm: str) -> list[str]:
         """Behind the label of `arm` (`main/C`), which rests on its family's sweep, too."""
-        return ["redone"] if {self._owner(name) for name in self.names} & {arm, arm.split("/")[0] + "/start"} else []
+        again = {self._owner(name) for name in self.names} & {arm, arm.split("/")[0] + "/start"}
+        return [*(["redone"] if again else []), *self._of_runs()]
+
+    def _of_runs(self) -> list[str]:
+        sampled = [one for one in self.runs.values() if type(one.get("stages")) is int and one["stages"] > 0]
+        return [f"one of {len(sampled) + 1} runs"] if sampled else []
 
     def say(self, found: Findings) -> None:
         """A note for each, with what was first and what stands now."""
         for (name, field, *part), events in sorted(self._found.items()):
             ends = " -> ".join(f"{one['time']} {str(one.get(field, 'no digest'))[:16]}" for one in (events[0], events[-1]))
             of = " ".join([field.removesuffix("_sha256"), *part])
-            found.note(f"{CODE} {name} ({of}), {len(events)} times: {ends}")
+            found.note(f"{REDONE} {name} ({of}), {len(events)} times: {ends}")
+        for (run, folder), one in sorted(self.runs.items()):
+            began, stages = one.get("began"), one.get("stages")
+            found.note(f"{ALSO_RUN} {folder or 'run that no mark names'}: {run[:16]}, {began}, {stages} stages: by the journal")
 
     def _by_time(self) -> Iterable[str]:
         first = {name: min(str(one[0]["time"]) for key, one in self._found.items() if key[0] == name) for name in self.names}
@@ -61,3 +75,32 @@ def _differ(field: str, events: list[Mapping[str, Any]]) -> bool:
     """Whether something came out in more than one way, or cannot be shown to have come out in one."""
     digests = [one.get(field) for one in events]
     return len(events) > 1 and (None in digests or len(set(map(str, digests))) > 1)
+
+
+def check_runs(lines: Lines, sets: Mapping[str, set[str]], tree: LockedTree, history: History, found: Findings) -> None:
+    """The run's own mark in the ledger, and a note for each other run of the plan and each plan with the same problems."""
+    own, first = history.lines.head_at(1), next(iter(history.lines.records), {})
+    runs = [one for one in lines.records if "folder" in one and one.get("plan") == tree.digest]
+    if any("other_runs" in one for _, one in history.of("runner_started")) and own not in {one.get("run") for one in runs}:
+        found.differ(lines.path, "has no mark that this run began")
+    for one in runs:
+        if one.get("run") != own:
+            found.note(f"{ALSO_RUN} {one['folder']}: {str(one.get('run'))[:16]}, {one.get('time')}: by the ledger")
+    used: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    names: dict[str, str] = {}
+    older = []
+    for one in lines.records:
+        if "set" in one:
+            plan = str(one.get("plan"))
+            names.setdefault(plan, str(one.get("study")))
+            used[plan][str(one.get("use"))] |= sets.get(str(one["set"]), set())
+            if plan == tree.digest and one.get("run") is None and str(one.get("time"))[:19] < str(first.get("time"))[:19]:
+                older.append(one)
+    if older:
+        text = f"{len({str(one.get('stage')) for one in older})} stages have marks that are older than the journal"
+        found.note(f"{ALSO_RUN} run that no mark names: {text}, from {older[0].get('time')} on")
+    for plan in sorted(used.keys() - {tree.digest, ""}):
+        shared = {use: len(texts & used[plan][use]) for use, texts in used[tree.digest].items()}
+        said = ", ".join(f"{use} {count}" for use, count in sorted(shared.items()) if count)
+        if said:
+            found.note(f"{SAME_PROBLEMS} {names[plan]} ({plan[:12]}): {said}")

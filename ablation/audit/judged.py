@@ -110,4 +110,4 @@ def as_number(value: Any) -> int | float | None:
 
 def bare(label: Any) -> str:
     """The label without deviations and marks."""
-    return re.sub(r" \((?:deviations? \d|imported|redone)[^()]*\)$", "", str(label))
+    return re.sub(r" \((?:deviations? \d|imported|redone|one of \d)[^()]*\)$", "", str(label))

@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from ablation.audit.attempts import check_runs
 from ablation.audit.chained import Lines, check_kept, read_lines
 from ablation.audit.findings import Findings
 from ablation.audit.history import COMPLETED, History
@@ -81,15 +82,17 @@ def check_ledger(
     """Each stage has a mark of its problems, with its use, not later than its rollouts. `sampled`: stage -> digests of texts."""
     path = root.resolve().parent / "ledger.jsonl"
     if not path.is_file():
-        found.leave("marks of the ledger: there is none beside the run folder")
+        found.leave("marks of the ledger, and other runs of the plan beyond those that its journal names: none is beside the run")
         return None
     lines = read_lines(path, "number", 1, found, "ledger")
     sets = read_sets(lines, found)
+    check_runs(lines, sets, tree, history, found)
+    own = (None, history.lines.head_at(1))
     times = {str(record.get("stage")): str(record.get("time")) for _, record in history.of(*COMPLETED)}
     set_back = _set_back([str(record["time"]) for record in history.lines.records if record and "time" in record])
     marks: dict[str, list[Mapping[str, Any]]] = {}
     for record in lines.records:
-        if record.get("plan") == tree.digest:
+        if record.get("plan") == tree.digest and record.get("run") in own:
             marks.setdefault(str(record.get("stage")), []).append(record)
     for name, wanted in sampled.items():
         use = USES.get(name.rpartition("/")[2].partition("-")[0], "evaluated")

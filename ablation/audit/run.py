@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ablation.audit import judged, kept
-from ablation.audit.attempts import Redone
+from ablation.audit.attempts import Attempts
 from ablation.audit.blinded import Blinded
 from ablation.audit.chained import read_lines
 from ablation.audit.claims import own_claims
@@ -96,24 +96,28 @@ def audit_run(root: Path, *, plan: Path | None = None, regrade: bool = False) ->
         blinded.check_all()
         own.claims = own_claims(run)
         own.sections = Sections(evaluated, blinded, own.headline, deviations).all()
-    fresh, redone = _engine(root, plan, regrade, found), Redone(history)
-    redone.say(found)
+    fresh, attempts = _engine(root, plan, regrade, found), Attempts(history)
+    attempts.say(found)
     if fresh is not None:
         with found.guard("the engine's verdict"):
             told = sorted({one["name"] for one in fresh.get("redone", [])})
-            found.same("the engine's verdict", "redone", told, redone.names, source="the journal tells")
+            found.same("the engine's verdict", "redone", told, attempts.names, source="the journal tells")
+            runs = sorted(str(one["run"]) for one in fresh.get("other_runs", []))
+            found.same(
+                "the engine's verdict", "other_runs", runs, sorted(run for run, _ in attempts.runs), source="the journal tells"
+            )
             compare_verdict("the engine's verdict", fresh, own, tree, found, "this audit finds")
     with found.guard(root / "verdict.json"):
         compare_stored(root / "verdict.json", own, tree, lines, fresh, found)
     _say_what_is_left(run)
-    labels = {"replication": kept.decorated(own.headline.label, deviations, redone.marks())}
+    labels = {"replication": kept.decorated(own.headline.label, deviations, attempts.marks())}
     for name, sections in own.sections.items():
         for one in sections or [OwnSection("NOT_RUN", None)]:
             labels[f"{name} {one.subject}" if one.subject else name] = kept.decorated(
-                one.label, deviations, [*redone.marks(), *shut(one)]
+                one.label, deviations, [*attempts.marks(), *shut(one)]
             )
     labels |= {f"claim {name}: {subject}": label for name, tests in own.claims.items() for subject, label, _ in tests}
-    labels |= {one.name: kept.decorated(one.label, (), redone.marks_of(one.name)) for one in own.arms}
+    labels |= {one.name: kept.decorated(one.label, (), attempts.marks_of(one.name)) for one in own.arms}
     return Audited(root, str(tree.plan["name"]), tree.digest, found, labels)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +37,12 @@ def show(
             f"{ledger}: no mark has a problem `{problem}`", hint="`ablation ledger check FILE` compares texts, not ids."
         )
     if as_json:
-        typer.echo(json.dumps({"ledger": str(ledger), "head": str(found.chain.head), "marks": [_as_json(one) for one in marks]}))
+        runs = [asdict(one) for one in found.runs]
+        told = {"ledger": str(ledger), "head": str(found.chain.head), "marks": [_as_json(one) for one in marks], "runs": runs}
+        typer.echo(json.dumps(told))
         return
+    for run in found.runs if problem is None else ():
+        say(f"{run.number:>4}  {run.time}  begun      {run.study} in {run.folder}: journal {run.run[:16]}")
     for mark in marks:
         why = f": {mark.reason}" if mark.reason else ""
         where = f"{mark.study} {mark.stage}"
@@ -123,5 +128,5 @@ def _tell_torn(ledger: Ledger) -> None:
 
 
 def _as_json(mark: Mark) -> dict[str, Any]:
-    fields = ("number", "time", "plan", "study", "stage", "use", "reason")
+    fields = ("number", "time", "plan", "study", "stage", "use", "reason", "run")
     return {name: getattr(mark, name) for name in fields} | {"problems": [used.id for used in mark.problems]}

@@ -210,7 +210,7 @@ def prove(
             "\n".join(f"{locked.path}: {one.kind}: {one.says}" for one in failed),
             hint="Plan and lock fit each other, but are not what was signed, committed or dated: take them back from there.",
         )
-    return Proved(proofs, deviations, root, state, attempts_of(state.events))
+    return Proved(proofs, deviations, root, state, attempts_of(root, locked.path, locked.digest, state.chain))
 
 
 def _run_beside(plan: Path) -> Path | None:

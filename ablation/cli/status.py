@@ -141,7 +141,8 @@ def _journal(locked: LockedPlan, root: Path) -> tuple[list[str], IntegrityError 
         found = check_journal(root, locked.digest)
     except IntegrityError as error:
         return [], error
-    return [*found.notes, *clock_note(found, locked.lock.locked_at), *attempts_of(found.events).lines()], None
+    attempts = attempts_of(root, locked.path, locked.digest, found.chain)
+    return [*found.notes, *clock_note(found, locked.lock.locked_at), *attempts.lines()], None
 
 
 def _kept(one: ArmState) -> str:

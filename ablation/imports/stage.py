@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ablation.errors import GateError, IntegrityError, UsageError
-from ablation.files import remove_partial, sha256_bytes, sha256_file, sha256_path, write_json
+from ablation.files import sha256_bytes, sha256_file, sha256_path, write_json
 from ablation.imports.files import read_files
 from ablation.imports.rows import read_rollouts
 from ablation.imports.tokens import FILE, Tokens, tokens_from_file, tokens_from_words
@@ -48,6 +48,7 @@ from ablation.study.journal import Journal
 from ablation.study.runlock import exclusive
 from ablation.study.sampler import Item, stage_items
 from ablation.study.schedule import cells_of_update, plan_cells
+from ablation.study.session import begin_session
 from ablation.study.workspace import open_run
 from ablation.verdict.completeness import check_pairing
 
@@ -312,7 +313,7 @@ def _write(
     part = part_file(folder, 0)
     journal = Journal(run.journal, locked.digest)
     try:
-        remove_partial(root)
+        begin_session(locked, root, journal)
         take_up_deviations(run, locked, journal)
         files = ", ".join(info.engine["source"])
         write_mark(
@@ -323,6 +324,7 @@ def _write(
             use=use_of(request.stage),
             problems=[problems[name] for name in dict.fromkeys(one.problem for one in rollouts)],
             reason=f"sampled elsewhere, imported from {files}",
+            run=journal.run,
         )
         write_part(part, info, rollouts)
         record = stage_record(folder, info, [part.name])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -13,6 +14,7 @@ from ablation.plan.model import Plan
 from ablation.report.side_by_side import RunOfPlan
 from ablation.report.terminal import clean
 from ablation.report.verdict_parts import NOTHING, hours_in_words, plain_table, shown_number
+from ablation.rollouts.attempts import Attempts
 
 NOT_FINITE = "not finite"
 GONE = "audits gone"
@@ -39,8 +41,9 @@ def pages(plan: Plan, digest: str, runs: Sequence[RunOfPlan]) -> Iterator[Render
         yield Text("")
         yield _table(runs[start : start + AT_ONCE], first=runs[0])
     yield Text("")
-    for one in runs:
-        yield from (Text(f"{one.root.name}: {line}") for line in one.verdict.attempts.lines())
+    told = [(f"{one.root.name}: ", line.in_words()) for one in runs for line in one.verdict.attempts.redone]
+    told += [("", line) for line in dict.fromkeys(line for one in runs for line in one.verdict.attempts.beside)]
+    yield from (Text(clean(f"{whose}{line}")) for whose, line in told)
     yield Text(LEGEND)
     yield Text("")
     yield Text(_conclusion(runs), style="bold")
@@ -82,7 +85,7 @@ def _table(runs: Sequence[RunOfPlan], first: RunOfPlan) -> Table:
 
 
 def _conclusion(runs: Sequence[RunOfPlan]) -> str:
-    labels = dict.fromkeys(one.verdict.shown(one.verdict.label) for one in runs)
+    labels = dict.fromkeys(replace(one.verdict, attempts=Attempts()).shown(one.verdict.label) for one in runs)
     arms = [{arm.name: arm.label for arm in one.verdict.arms} for one in runs]
     every = dict.fromkeys(name for one in arms for name in one)
     differ = [name for name in every if len({one[name] for one in arms if name in one}) > 1]

@@ -1,17 +1,26 @@
-"""What of a run was done more than once: named beside every label, because somebody may have chosen among the outcomes.
+"""Every attempt beside the one that is judged: what of a run was done more than once, and which other runs of its plan there are.
 
-A runner that was killed between an event and its file does the same again. Where that came out the same, byte for byte, nothing
-was chosen and nothing is said; the journal has the digests.
+All of it is named beside the label, because somebody may have chosen among outcomes. A runner that was killed between an event
+and its file does the same again: where that came out the same, byte for byte, nothing was chosen and nothing is said.
+
+Each `runner_started` has the other runs that the project's ledger knew then; a ledger that is at hand tells of later ones, too.
 """
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
+from ablation.chain import Chain
+from ablation.errors import IntegrityError
+from ablation.files import sha256_bytes
+from ablation.ledger.ledger import Ledger, OtherRun, Sibling, ledger_path, read_ledger
 from ablation.plan.model import START
+from ablation.rollouts.folder import RunFolder
 
 _STAGE, _PART, _UPDATE, _CHECKPOINT, _IN_FLIGHT = "stage", "part", "update", "checkpoint", "in flight"
 _TOLD = {
@@ -31,6 +40,8 @@ _WORDS = {
     _IN_FLIGHT: "begun",
 }
 """What was done, the gravest first."""
+_LINE = 1_000_000
+"""Bytes that the first line of a journal has at most."""
 
 
 @dataclass(frozen=True)
@@ -69,25 +80,109 @@ class Attempts:
     """Every attempt beside the one that the labels are of."""
 
     redone: tuple[Redone, ...] = ()
+    told: tuple[OtherRun, ...] = ()
+    """Other runs of the plan, by the run's own journal: what the ledger knew when a runner began."""
+    beside: tuple[str, ...] = ()
+    """Other runs and sibling plans in words, by the journal and the ledger at hand."""
 
     def lines(self) -> list[str]:
         """Each attempt in words."""
-        return [f"Done again: {one.in_words()}." for one in self.redone]
+        return [*(f"Done again: {one.in_words()}." for one in self.redone), *self.beside]
 
     def marks(self, arm: str | None = None) -> tuple[str, ...]:
-        """What stands in parentheses behind a label: that of `arm` (`main/C`), or of the whole run."""
+        """What stands in parentheses behind a label: that of `arm` (`main/C`), or of the whole run. Of the folder alone."""
+        runs = 1 + sum(one.stages > 0 for one in self.told)
+        of = (f"one of {runs} runs",) if runs > 1 else ()
         owners = dict.fromkeys(one.owner for one in self.redone)
         if arm is not None:
-            return ("redone",) if owners.keys() & {arm, f"{arm.partition('/')[0]}/{START}"} else ()
-        return (f"redone: {', '.join(owners)}",) if owners else ()
+            return (("redone",) if owners.keys() & {arm, f"{arm.partition('/')[0]}/{START}"} else ()) + of
+        return ((f"redone: {', '.join(owners)}",) if owners else ()) + of
 
     def as_json(self) -> dict[str, Any]:
-        return {"redone": [asdict(one) for one in self.redone]} if self.redone else {}
+        """What there is, and no empty list: a verdict of an earlier version of this program has none of it."""
+        found = {"redone": self.redone, "other_runs": self.told}
+        content: dict[str, Any] = {name: [asdict(one) for one in of] for name, of in found.items() if of}
+        return content | ({"also_run": list(self.beside)} if self.beside else {})
 
 
-def attempts_of(events: Sequence[Mapping[str, Any]]) -> Attempts:
-    """All that the `events` of a run's journal tell of. Their chain holds."""
-    return Attempts(tuple(redone(events)))
+def attempts_of(root: Path, plan_path: Path, plan_digest: str, chain: Chain) -> Attempts:
+    """All that is known of the run in `root`, whose journal is `chain`, of the locked plan in `plan_path`."""
+    events, run = chain.records, chain.digests[0] if chain.digests else None
+    told = runs_told(events)
+    copy = Path(plan_path).resolve() == RunFolder(root).plan.resolve()  # it is judged alone
+    path = root.resolve().parent / "ledger.jsonl" if copy else ledger_path(plan_path)
+    return Attempts(tuple(redone(events)), tuple(told), tuple(_beside(path, plan_digest, run, root, events, told)))
+
+
+def _beside(
+    path: Path, plan: str, run: str | None, root: Path, events: Sequence[Mapping[str, Any]], told: Sequence[OtherRun]
+) -> list[str]:
+    """A line for each other run, for each sibling plan, and for what cannot be known. `path`: of the ledger."""
+    why, ledger = "no ledger that knows this run is at hand", None
+    try:
+        ledger = read_ledger(path)
+    except IntegrityError as error:
+        why = error.message
+    if ledger is None or not any(mark.plan == plan for mark in [*ledger.marks, *ledger.runs]):
+        lines = [_run_words(one, "") for one in told]
+        return [*lines, f"Whether the plan was run at other times, too, is not known here: {why}."] if run is not None else lines
+    now = other_runs(ledger, plan, run, folder_from(path, root), events)
+    known = {(one.run, one.folder) for one in now}
+    lines = [_run_words(one, f"; {_folder_words(path, one)}") for one in now]
+    lines += [_run_words(one, "; the ledger at hand does not know it") for one in told if (one.run, one.folder) not in known]
+    return lines + [_sibling_words(one) for one in ledger.siblings(plan)]
+
+
+def folder_from(ledger: Path, root: Path) -> str:
+    """The run folder `root` as the ledger names it: from its own folder."""
+    return Path(os.path.relpath(root.resolve(), ledger.parent.resolve())).as_posix()
+
+
+def other_runs(ledger: Ledger, plan: str, run: str | None, folder: str, events: Sequence[Mapping[str, Any]]) -> list[OtherRun]:
+    """As `Ledger.other_runs`; a folder that was only renamed is no other run, a copy that went on by itself is."""
+    found = ledger.other_runs(plan, run, folder, str(events[0]["time"]) if events else None)
+    return [one for one in found if one.run != run or _is_there(ledger.path, one)]
+
+
+def runs_told(events: Iterable[Mapping[str, Any]]) -> list[OtherRun]:
+    """Other runs of the plan by the journal's own `events`, each as it was told of last."""
+    found: dict[tuple[str | None, str], OtherRun] = {}
+    for event in events:
+        for one in event.get("other_runs") or () if event["event"] == "runner_started" else ():
+            if isinstance(one, dict) and type(one.get("stages")) is int:
+                run = None if one.get("run") is None else str(one["run"])
+                other = OtherRun(run, str(one.get("folder")), str(one.get("began")), one["stages"])
+                found[other.run, other.folder] = other
+    return list(found.values())
+
+
+def _is_there(ledger: Path, one: OtherRun) -> bool:
+    """Whether the folder that the ledger names holds that run. Received files are only looked at: at most one line."""
+    path = RunFolder(ledger.parent / one.folder).journal
+    try:
+        if not path.is_file():  # a pipe would never end
+            return False
+        with path.open("rb") as file:
+            return sha256_bytes(file.readline(_LINE).removesuffix(b"\n")) == one.run
+    except (OSError, ValueError):
+        return False
+
+
+def _run_words(one: OtherRun, more: str) -> str:
+    stages = "one stage was" if one.stages == 1 else f"{one.stages or 'no'} stages were"
+    did = f"{stages} begun in it"
+    if one.run is None:
+        return f"Also run, by marks in the ledger that are older than this run and name none: from {one.began} on, {did}{more}."
+    return f"Also run as {one.folder}: begun {one.began}, {did}{more}."
+
+
+def _folder_words(ledger: Path, one: OtherRun) -> str:
+    return "its folder is there" if _is_there(ledger, one) else "its folder is not there now: it was moved or removed"
+
+
+def _sibling_words(one: Sibling) -> str:
+    counts = ", ".join(f"{use} {count} of {of}" for use, (count, of) in one.shared.items())
+    return f"The same problems in another plan, {one.study} ({one.plan[:12]}), from {one.began} on: {counts}."
 
 
 def redone(events: Iterable[Mapping[str, Any]]) -> list[Redone]:

@@ -38,6 +38,7 @@ _KINDS: dict[str, tuple[frozenset[type], str]] = {
     **dict.fromkeys(("seconds", "hours"), (frozenset({int, float}), "a number")),
     **dict.fromkeys(("stage", "arm", "set", "subject", "kind"), (frozenset({str}), "a text")),
     **dict.fromkeys(("environment", "there"), (frozenset({dict}), "an object")),
+    "other_runs": (frozenset({list}), "a list"),
 }
 """Fields that readers use -> what they have to be where they are there."""
 _LOOKS = 4

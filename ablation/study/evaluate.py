@@ -272,6 +272,7 @@ class Comparison:
             stage=title,
             use="evaluated",
             problems=list(self.chosen.problems.values()),
+            run=self.journal.run,
         )
         told = {"of": other, "rollouts": self.chosen.rollouts, "stage_sha256": sha256_bytes(marker)}
         # The event goes first, see StageSampler.sample.

@@ -35,6 +35,8 @@ class Journal:
         self.events = chain.records
         """Every event so far, oldest first."""
         self.head = chain.head.sha256
+        self.run = chain.digests[0] if chain.digests else None
+        """Digest of the first line: what the ledger knows the run by. None before there is one."""
         with disk_errors(path):
             self._handle = open(path, "ab", buffering=0)  # noqa: SIM115 - unbuffered: a failed write must not be tried again at close
             sync_folder(path.parent)
@@ -56,6 +58,7 @@ class Journal:
         append_line(self.path, self._handle, line)
         self.events.append(record)
         self.head = sha256_bytes(line)
+        self.run = self.run or self.head
 
     def close(self) -> None:
         self._handle.close()

@@ -115,11 +115,26 @@ def stage_items(
 
 
 def mark_sampled(
-    ledger: Path, plan: Plan, digest: str, title: str, stage: str, items: Sequence[Item], problems: Mapping[str, Problem]
+    ledger: Path,
+    plan: Plan,
+    digest: str,
+    title: str,
+    stage: str,
+    items: Sequence[Item],
+    problems: Mapping[str, Problem],
+    run: str | None,
 ) -> None:
     """A mark in the ledger for a stage that will be sampled now, unless it has one. `stage` is its kind, `title` its name."""
     asked = dict.fromkeys(item.cell.problem for item in items)
-    write_mark(ledger, plan=digest, study=plan.name, stage=title, use=use_of(stage), problems=[problems[name] for name in asked])
+    write_mark(
+        ledger,
+        plan=digest,
+        study=plan.name,
+        stage=title,
+        use=use_of(stage),
+        problems=[problems[name] for name in asked],
+        run=run,
+    )
 
 
 class StageSampler:
@@ -147,7 +162,7 @@ class StageSampler:
         """
         if stage_is_complete(folder):
             return
-        mark_sampled(self.ledger, self.plan, info.plan_digest, title, info.stage, items, self.prompts.problems)
+        mark_sampled(self.ledger, self.plan, info.plan_digest, title, info.stage, items, self.prompts.problems, self.journal.run)
         values, size = values_text(self.policy.sampling_values), self.plan.sampling.batch_rollouts
         writer = StageWriter(folder, info, items, size, partial(self._rollout, info, values), self.journal, title, only)
         self.policy.prepare()

@@ -112,7 +112,7 @@ def judge_run(root: Path, locked: Locked, options: str | None = "", *, regrade: 
             *clock_note(journal, locked.lock.locked_at),
         ],
         deviations=deviations,
-        attempts=attempts_of(journal.events),
+        attempts=attempts_of(root, locked.path, locked.digest, journal.chain),
         external=external_arms(plan),
         imported={name: one.engine for name, one in sorted(reader.imported.items())},
         journal=journal.as_json(),

@@ -14,7 +14,7 @@ from ablation.files import parse_json
 from ablation.plan.deviations import bare
 from ablation.verdict.model import INCOMPLETE
 
-_OF_THE_READER = frozenset({"command", "next_command", "notes"})
+_OF_THE_READER = frozenset({"command", "next_command", "notes", "also_run"})
 """What is said to whoever asks, on their machine, when they ask: no label, outcome or number of the run."""
 _ROUNDING = 1e-9
 """Another processor may round a sum differently; whether a rule holds is compared as it is."""

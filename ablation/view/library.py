@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ablation.chain import Chain
 from ablation.errors import AblationError, UsageError
 from ablation.files import parse_json
 from ablation.rollouts.folder import RunFolder
@@ -55,15 +56,19 @@ class Study:
 
     def events(self) -> list[dict[str, Any]]:
         """Every event of the journal. Raises `IntegrityError` if its chain is broken."""
-        from ablation.rollouts.journal_chain import read_journal
+        return self.journal().records
+
+    def journal(self) -> Chain:
+        """The journal, read again when it has changed. Raises `IntegrityError` if its chain is broken."""
+        from ablation.rollouts.journal_chain import read_journal_chain
 
         try:
             status = self.run.journal.stat()
         except OSError:
-            return []
+            return Chain(self.run.journal, [], [])
         marks, known = (status.st_size, status.st_mtime_ns), self.__dict__.get("_events", (None,))
         if known[0] != marks:
-            known = self.__dict__["_events"] = (marks, read_journal(self.run.journal))
+            known = self.__dict__["_events"] = (marks, read_journal_chain(self.run.journal))
         return known[1]
 
     @cached_property

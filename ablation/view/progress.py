@@ -58,10 +58,11 @@ class Progress:
 def progress(study: Study) -> Progress:
     """Raises `IntegrityError` for a plan that is not what was locked; a journal or deviations that cannot be read are a note."""
     locked, run = study.locked, study.run
-    note, events, deviations = None, [], []
+    note, events, deviations, attempts = None, [], [], Attempts()
     try:
         deviations = read_deviations(run.deviations, locked.digest)
-        events = study.events()
+        chain = study.journal()
+        events, attempts = chain.records, attempts_of(study.root, locked.path, locked.digest, chain)
     except AblationError as error:
         note = " ".join(error.lines())
     sets = []
@@ -79,7 +80,7 @@ def progress(study: Study) -> Progress:
         len(events),
         events[0]["time"] if events else None,
         deviations,
-        attempts_of(events),
+        attempts,
         note,
     )
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from ablation.audit.attempts import Redone as AuditsOwn
+from ablation.audit.attempts import Attempts as AuditsOwn
 from ablation.audit.findings import Findings
-from ablation.rollouts.attempts import Attempts, attempts_of
+from ablation.rollouts.attempts import Attempts, redone
 
 
 def told(event: str, time: int, **fields) -> dict:
@@ -39,6 +39,10 @@ class History:
 
     def of(self, *kinds: str) -> list[tuple[int, dict]]:
         return [(number, one) for number, one in enumerate(self.events, start=1) if one["event"] in kinds]
+
+
+def again(events: list[dict]) -> Attempts:
+    return Attempts(tuple(redone(events)))
 
 
 U, R, X = "main/C/update-1", "main/C/readout", "evaluations/held-out/N@5/subject"
@@ -104,14 +108,14 @@ OTHER = {  # events -> what is found: name, what, times, outcomes, first and las
 
 @pytest.mark.parametrize("events", SAME.values(), ids=SAME)
 def test_what_came_out_the_same_is_not_named(events):
-    assert attempts_of(events) == Attempts() and attempts_of(events).marks() == ()
+    assert again(events) == Attempts() and again(events).marks() == ()
     own = AuditsOwn(History(events))
     assert own.names == [] and own.marks() == [] and own.marks_of("main/C") == []
 
 
 @pytest.mark.parametrize(("events", "wanted"), OTHER.values(), ids=OTHER)
 def test_what_came_out_in_another_way_is_named(events, wanted):
-    found = attempts_of(events).redone
+    found = again(events).redone
     rows = [
         (
             one.name,
@@ -129,13 +133,13 @@ def test_what_came_out_in_another_way_is_named(events, wanted):
     own, said = AuditsOwn(History(events)), Findings()
     own.say(said)
     assert own.names == sorted({one.name for one in found}) and all(one.startswith("REDONE ") for one in said.notes)
-    assert own.marks() == list(attempts_of(events).marks())
+    assert own.marks() == list(again(events).marks())
 
 
 def test_whose_label_says_it():
-    sweep = attempts_of([sampled("main/start/sweep", 1, "a"), sampled("main/start/sweep", 2, "b")])
+    sweep = again([sampled("main/start/sweep", 1, "a"), sampled("main/start/sweep", 2, "b")])
     assert sweep.marks("main/C") == sweep.marks("main/N") == ("redone",) and sweep.marks("replication/C") == ()
-    both = attempts_of([sampled(R, 1, "a"), sampled(X, 2, "b"), sampled(X, 3, "c"), sampled(R, 4, "d")])
+    both = again([sampled(R, 1, "a"), sampled(X, 2, "b"), sampled(X, 3, "c"), sampled(R, 4, "d")])
     assert both.marks() == ("redone: main/C, held-out/N@5",)
     assert both.marks("main/C") == ("redone",) and both.marks("main/N") == ()
     assert both.lines()[0] == (
