@@ -125,7 +125,8 @@ def _beside(
         why = error.message
     if ledger is None or not any(mark.plan == plan for mark in [*ledger.marks, *ledger.runs]):
         lines = [_run_words(one, "") for one in told]
-        return [*lines, f"Whether the plan was run at other times, too, is not known here: {why}."] if run is not None else lines
+        when = "after this run began" if any("other_runs" in event for event in events) else "at other times"
+        return [*lines, f"Whether the plan was also run {when} is not known here: {why}."] if run is not None else lines
     now = other_runs(ledger, plan, run, folder_from(path, root), events)
     known = {(one.run, one.folder) for one in now}
     lines = [_run_words(one, f"; {_folder_words(path, one)}") for one in now]

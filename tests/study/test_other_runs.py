@@ -80,7 +80,7 @@ def test_a_reviewer_with_the_folder_alone_sees_which_run_it_was(project, tmp_pat
     ledger = read_ledger(project / "runs/ledger.jsonl")
     told = [(one["run"], one["folder"], one["began"], one["stages"]) for one in found["other_runs"]]
     assert told == [(one.run, one.folder, one.time, 4) for one in ledger.runs[:2]]
-    assert found["also_run"][-1].startswith("Whether the plan was run at other times, too, is not known here")
+    assert found["also_run"][-1].startswith("Whether the plan was also run after this run began is not known here")
     audit = words(tmp_path, "audit", "got/mini")
     assert "(one of 3 runs)" in audit and audit.count("ALSO_RUN") == 2 and "by the ledger" not in audit
     assert "other runs of the plan beyond those that its journal names" in audit and "DIFFERS" not in audit
