@@ -2,10 +2,7 @@ r"""How `math` reads the text of an answer or a gold, before any algebra: plain 
 
 Applied in this order.
 
-1. Writing: Unicode minus, times, pi, infinity, degree and the like become their commands; `\left`, `\right` and other sizes go;
-   `\dfrac` and `\tfrac` are `\frac`; `**` is `^`; every LaTeX and Unicode space is one blank; math delimiters go, and so does a
-   dot, comma or semicolon at the end.
-2. Currency signs ($, \$, €, £, ¥) go, without conversion.
+1. and 2. Writing and currency: the rules of `math_text`.
 3. Thousands: `12,500`, `12{,}500`, `12 500` (any space, `\,` too) are 12500: one to three digits, then groups of exactly three,
    always with the same mark. Inside (), [] and sets a plain comma separates instead. `1{,}5` is 1.5.
 4. Shape, by the outermost brackets: `\{a, b\}` and `a, b` (also `;`, "and", "or") are sets, without order or repeats; `\pm a` is
@@ -14,8 +11,8 @@ Applied in this order.
 5. In each part: `name = value` and `name \in value` stand for the value if the other side has no name; of an answer's chain of
    equations the last part counts if the gold has none. With `%` (or "percent") on one side only, p stands for
    p/100 and, if it is more than 1, for p, too. A unit at the end goes: `\text{...}` or `\mathrm{...}`, degrees, a word of the
-   table (two letters or more), or one word after a number and a blank; two units of the table that differ make the values
-   differ.
+   table (two letters or more), one word after a number and a blank, or the base of a number (`101_2`); two units of the table, or
+   two bases, that differ make the values differ.
 6. Numbers: integers, decimals, `a/b`, `\frac{a}{b}`, mixed numbers `2\frac{1}{2}`, `a \times 10^{n}` and repeating decimals
    `0.\overline{3}` are exact rationals, and two of them are compared as such: 0.333 is not 1/3.
 
@@ -26,34 +23,19 @@ and so are two numbers with a blank between them that are neither thousands nor 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
 from ablation.problems.extract import strip_groups
+from ablation.problems.graders.math_text import clean
 from ablation.problems.graders.math_units import unit_name
 
 LONGEST = 4_000
 """Characters; what is longer is not compared."""
 _DEEPEST, _LARGEST_POWER = 6, 4_000
 
-_UNICODE = str.maketrans(
-    {
-        "−": "-", "–": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ", "÷": "/", "π": r"\pi ", "∞": r"\infty ",
-        "°": r"^\circ ", "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "∪": r"\cup ", "∩": r"\cap ", "±": r"\pm ", "∅": r"\emptyset ",
-        "∈": r"\in ", "≈": r"\approx ", "²": "^{2}", "³": "^{3}", "％": "%", "，": ",", "（": "(", "）": ")", "、": ",",
-        "。": ".", "\u200b": None,
-    }
-)  # fmt: skip
-# `\\` is a line break: it is matched first, so that no command is read out of its second half.
-_SPACE = re.compile(
-    r"(\\\\)|\\[,;:> ]|\\(?:quad|qquad|thinspace|enspace)(?![A-Za-z])|[~\s\u00a0\u2000-\u200a\u202f\u205f\u3000]", re.ASCII
-)
-_NOTHING = re.compile(
-    r"(\\\\)|\\(?:left|right|[bB]igg?[lr]?|displaystyle|textstyle|limits)(?![A-Za-z])\.?|\\[!()\[\]]"
-    r"|\\(?:mathbf|boldsymbol|bm|mathit|textbf|textit)\s*(?=\{)"
-)
-_CURRENCY = re.compile(r"(\\\\)|\\?\$|\\(?:euro|pounds|yen)(?![A-Za-z])|[€£¥]")
-_THOUSANDS = re.compile(r"(?<![\d.])(\d{1,3})(?=(\{,\}|,| )\d{3})((?:\2\d{3})+)(?!\d|\2\d)")
+_THOUSANDS = re.compile(r"(?<![\d.])(\d{1,3})(?=(\{,\}|,| |')\d{3})((?:\2\d{3})+)(?!\d|\2\d)")
 _AND = re.compile(r",?\s*\\(?:text|mathrm|textrm|mbox)\s*\{\s*,?\s*(?:and|or)\s*\}\s*|,?\s+(?:and|or)\s+|;\s*")
 _BRACKET = re.compile(r"\\[{}]|\\(?:begin|end)(?![A-Za-z])|\\.|[(\[{}\])]|,|=|\\", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z]'?(?:_\{?\w+\}?)?|\\[A-Za-z]+(?:_\{?\w+\}?)?|[A-Za-z]\([A-Za-z\d, ]+\)|\([A-Za-z](?:, *[A-Za-z])*\)")
@@ -62,6 +44,7 @@ _PERCENT = re.compile(r"\s*(?:\\?%|\\(?:text|mathrm)\s*\{\s*(?:percent|per cent|
 _TEXT_UNIT = re.compile(r"(?:[\s/]*\\(?:text|mathrm|textrm|mbox)\s*\{[^{}]*\}(?:\s*\^\s*(?:\{-?\d\}|\d))?)+$")
 _DEGREES = re.compile(r"\s*(?:\^\s*(?:\\circ|\{\s*\\circ\s*\})|\\degree(?![A-Za-z]))\s*([CF]?)$")
 _WORD_UNIT = re.compile(r"(?<=[\d}])\s*([A-Za-z]{2}[A-Za-z/ ]*(?:\^\s*(?:\{\d\}|\d))?)$")
+_BASE = re.compile(r"(?<=\d)_(?:\{\s*)?(\d+)\s*\}?$")
 _COMMAND_TEXT = re.compile(r"\\(?:text|mathrm|textrm|mbox|textbf)\s*\{\s*([^{}]*?)\s*\}")
 _WORDS = re.compile(r"(?<![A-Za-z\\])(?:[A-Za-z]{5,}|[A-Za-z]{2,} +[A-Za-z]{2,})")
 _IS_WORDLESS = re.compile(r"\\(?:operatorname|begin|end|mathbb|mathcal)\s*\{[^{}]*\}|\\[A-Za-z]+")
@@ -116,22 +99,20 @@ class Parts:
 Form = Value | Parts
 
 
+def values(form: Form) -> Iterator[Value]:
+    """Every value in `form`, in order."""
+    if isinstance(form, Value):
+        yield form
+    else:
+        for part in form.parts:
+            yield from values(part)
+
+
 def read_form(text: str) -> Form:
     """The shape and the values of `text`. Raises `Unreadable`."""
     if len(text) > LONGEST:
         raise Unreadable(f"longer than {LONGEST} characters")
     return _shape(_join_thousands(clean(text)), 0)
-
-
-def clean(text: str) -> str:
-    """Steps 1 and 2."""
-    text = text.translate(_UNICODE).replace("**", "^")
-    for pattern, written in ((_NOTHING, ""), (_CURRENCY, ""), (_SPACE, " ")):
-        text = pattern.sub(lambda found, written=written: found[1] or written, text)
-    text = re.sub(r"\\[dtc]frac(?![A-Za-z])", r"\\frac", text)
-    text = re.sub(r"\\(?:langle|lbrack)(?![A-Za-z])", "(", re.sub(r"\\(?:rangle|rbrack)(?![A-Za-z])", ")", text))
-    text = re.sub(r"\\lbrace(?![A-Za-z])", r"\\{", re.sub(r"\\rbrace(?![A-Za-z])", r"\\}", text))
-    return strip_groups(strip_groups(re.sub(r" +", " ", text)).rstrip(".,; "))
 
 
 def _join_thousands(text: str) -> str:
@@ -243,6 +224,8 @@ def _value(text: str) -> Value:
         before = text[: found.start()].strip()
         if unit_name(found[1]) or (re.fullmatch(r" +[A-Za-z]{3,}", found[0]) and read_number(before) is not None):
             unit, text = found[1], before
+    elif unit is None and (found := _BASE.search(text)):
+        unit, text = f"base {found[1]}", text[: found.start()]
     text = strip_groups(_COMMAND_TEXT.sub(lambda found: found[1] if len(found[1]) == 1 else found[0], text))
     if not text:
         raise Unreadable("empty")
@@ -253,7 +236,7 @@ def _value(text: str) -> Value:
     exact = read_number(text)
     if exact is None and _SIDE_BY_SIDE.search(text):
         raise Unreadable("has two numbers side by side")
-    return Value(text, whole, name, percent, unit and unit_name(unit), exact)
+    return Value(text, whole, name, percent, unit if unit and unit.startswith("base") else unit and unit_name(unit), exact)
 
 
 def read_number(text: str) -> Fraction | None:

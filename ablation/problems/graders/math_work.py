@@ -1,15 +1,24 @@
-"""What a worker process does for `math`: parse both sides and let math-verify compare what text rules cannot.
+"""What a worker process does for `math`: parse both sides and compare what text rules cannot.
 
-Only LaTeX is parsed, by a grammar; no text is ever evaluated as a program.
+Numbers and expressions are compared by `math_exact`, exactly. math-verify compares relations and sets, and asks `math_exact` for
+the numbers in them. Only LaTeX is parsed, by a grammar; no text is ever evaluated as a program.
 """
 
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from ablation.problems.graders.math_form import Form, Parts, Unreadable, read_form
+import sympy as sp
+from latex2sympy2_extended import NormalizationConfig, latex2sympy, normalize_latex
+from latex2sympy2_extended.latex2sympy2 import ConversionConfig, _Latex2Sympy
+from math_verify import grader as math_verify
+from sympy.core.relational import Relational
+
+from ablation.problems.graders import math_exact
+from ablation.problems.graders.math_form import Form, Unreadable, read_form, values
 from ablation.problems.graders.math_same import same
 
 # Parsed before work begins, so that a worker's child starts with a warm parser.
@@ -22,8 +31,10 @@ _WARM = (
     "2i+e^{x}",
     r"5!\cdot 3",
 )
-_PRIMES = (7, 11, 13, 17, 19, 23, 31, 37, 41, 43, 47, 53, 59)
 _IMAGINARY = re.compile(r"(?<![A-Za-z\\])i(?![A-Za-z])")
+_DECIMAL = re.compile(r"\d*\.\d+")
+
+_Latex2Sympy.parse_number = lambda self, text: sp.Rational(text.replace(",", ""))  # 0.1 is 1/10, whatever its length
 
 
 def prepare() -> None:
@@ -33,24 +44,22 @@ def prepare() -> None:
 
 
 def work(item: list[str]) -> dict[str, Any]:
-    """[gold, answer] -> {"same": bool}, or {"failed": "gold" or "answer"} if that is no mathematics, or {"failed": "compare"}."""
-    gold_text, answer_text = item
+    """[gold, answer] -> {"same": bool}, or {"failed": why}: "gold" or "answer" if that is no mathematics, "compare" if it
+    cannot be told, "time" if a number is too large."""
+    sides: list[Form] = []
+    for name, text in zip(("gold", "answer"), item, strict=True):
+        try:
+            sides.append(_read(text))
+        except MemoryError:
+            raise
+        except Exception:
+            return {"failed": name}
     try:
-        gold = _read(gold_text)
+        return {"same": same(*sides, _same_value)}
     except MemoryError:
         raise
-    except Exception:
-        return {"failed": "gold"}
-    try:
-        answer = _read(answer_text)
-    except MemoryError:
-        raise
-    except Exception:
-        return {"failed": "answer"}
-    try:
-        return {"same": same(gold, answer, _same_value)}
-    except MemoryError:
-        raise
+    except math_exact.TooLarge:
+        return {"failed": "time"}
     except Exception:
         return {"failed": "compare"}
 
@@ -59,42 +68,30 @@ def work(item: list[str]) -> dict[str, Any]:
 def _read(text: str) -> Form:
     """The form of `text`, every value of it parsed. Raises whatever the parser raises if one of them is no mathematics."""
     form = read_form(text)
-    _parse_all(form)
+    for value in values(form):
+        if value.exact is None:
+            for written in {value.text, value.text if value.name is None or value.has_plain_name else value.whole}:
+                parsed = _parse(written, _is_complex(written))
+                if isinstance(parsed, sp.Expr):
+                    math_exact.check_defined(parsed)
     return form
 
 
-def _parse_all(form: Form) -> None:
-    if isinstance(form, Parts):
-        for part in form.parts:
-            _parse_all(part)
-    elif form.exact is None:
-        if not (form.name is None or form.has_plain_name):
-            _parse(form.whole, _is_complex(form.whole))
-        _parse(form.text, _is_complex(form.text))
-
-
 def _same_value(gold: str, answer: str) -> bool:
-    """Both texts compared by math-verify, and by values where its algebra finds no proof. If one of them speaks of complex
-    numbers, both are read so."""
+    """If one of both texts speaks of complex numbers, both are read so."""
     is_complex = _is_complex(gold) or _is_complex(answer)
-    one, other = _parse(gold, is_complex), _parse(answer, is_complex)
-    return _verify(one, other) or _agree(one, other)
+    decimals = {sign * Fraction(number) for number in _DECIMAL.findall(f"{gold} {answer}") for sign in (1, -1)}
+    return _Comparison(is_complex, decimals).same(_parse(gold, is_complex), _parse(answer, is_complex))
 
 
 def _is_complex(text: str) -> bool:
-    from math_verify.grader import should_treat_as_complex
-
-    return should_treat_as_complex(text) or bool(_IMAGINARY.search(text))
+    return math_verify.should_treat_as_complex(text) or bool(_IMAGINARY.search(text))
 
 
 @lru_cache(maxsize=1024)
 def _parse(text: str, is_complex: bool) -> Any:
     """`text` as a sympy object; a free letter i is the imaginary unit."""
-    from latex2sympy2_extended import NormalizationConfig, latex2sympy, normalize_latex
-    from latex2sympy2_extended.latex2sympy2 import ConversionConfig
-    from sympy import Basic, I, MatrixBase, nan, zoo
-
-    written = NormalizationConfig(basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="none")
+    written = NormalizationConfig(basic_latex=True, units=False, malformed_operators=False, nits=True, boxed="none")
     parsed = latex2sympy(
         normalize_latex(text, config=written),
         is_real=None if is_complex else True,
@@ -102,37 +99,63 @@ def _parse(text: str, is_complex: bool) -> Any:
         normalization_config=None,
         conversion_config=ConversionConfig(lowercase_symbols=False),
     )
-    if not isinstance(parsed, Basic | MatrixBase) or parsed in (nan, zoo):
+    if not isinstance(parsed, sp.Basic | sp.MatrixBase) or parsed in (sp.nan, sp.zoo):
         raise Unreadable("no value")
     if is_complex:
-        parsed = parsed.subs({symbol: I for symbol in parsed.free_symbols if symbol.name == "i"})
+        parsed = parsed.subs({symbol: sp.I for symbol in parsed.free_symbols if symbol.name == "i"})
     return parsed
 
 
-def _verify(gold: Any, answer: Any) -> bool:
-    """math-verify's comparison; the limits of the worker take the place of its alarms."""
-    from math_verify import verify
-
-    return bool(verify(gold, answer, timeout_seconds=None, allow_set_relation_comp=True, raise_on_error=True))
-
-
-def _agree(gold: Any, answer: Any) -> bool:
-    """Two expressions in the same letters that have the same value, to 30 digits, at five points of either sign."""
-    from sympy import Expr, N, Rational
-
-    if not (
-        isinstance(gold, Expr) and isinstance(answer, Expr) and gold.free_symbols == answer.free_symbols and gold.free_symbols
-    ):
+def _is_multiple(one: Relational, other: Relational) -> bool:
+    """Whether `one` is `other` times a number: 2x > 4 and -x < -2."""
+    (sign, above), (other_sign, other_above) = map(_above_zero, (one, other))
+    if sign != other_sign:
         return False
-    letters = sorted(gold.free_symbols, key=str)
-    for point in range(5):
-        at = {
-            letter: Rational((-1) ** (point + place) * _PRIMES[(3 * point + place) % len(_PRIMES)], 29 + place)
-            for place, letter in enumerate(letters)
-        }
-        value, other = N(gold.subs(at), 40), N(answer.subs(at), 40)
-        if not (value.is_number and other.is_number and value.is_finite and other.is_finite):
+    ratio = sp.cancel(above / other_above)
+    return isinstance(ratio, sp.Rational) and (ratio > 0 or (ratio != 0 and sign in ("==", "!=")))
+
+
+def _above_zero(relation: Relational) -> tuple[str, sp.Expr]:
+    """(">", a - b) of a > b and of b < a."""
+    above = math_exact.settled(relation.lhs) - math_exact.settled(relation.rhs)
+    return (relation.rel_op.replace("<", ">"), -above if "<" in relation.rel_op else above)
+
+
+class _Comparison:
+    """One pair. `decimals`: the decimal numbers that are written in it."""
+
+    def __init__(self, is_complex: bool, decimals: set[Fraction]) -> None:
+        self.is_complex, self.decimals = is_complex, decimals
+        self.undecided: Exception | None = None
+
+    def same(self, gold: Any, answer: Any) -> bool:
+        if isinstance(gold, sp.MatrixBase) and isinstance(answer, sp.MatrixBase):
+            return gold.shape == answer.shape and all(map(self.same, gold, answer))
+        if isinstance(gold, sp.Expr) and isinstance(answer, sp.Expr):
+            return self._same_number(gold, answer)
+        if isinstance(gold, Relational) and isinstance(answer, Relational) and _is_multiple(gold, answer):
+            return True
+        # The two places where math-verify compares numbers; its own comparison rounds.
+        math_verify.sympy_numeric_eq = lambda one, other, *_: self._same_inside(one, other)
+        math_verify.sympy_symbolic_eq = lambda one, other: False
+        gold, answer = math_exact.settled(gold), math_exact.settled(answer)
+        found = math_verify.verify(gold, answer, timeout_seconds=None, allow_set_relation_comp=True, raise_on_error=True)
+        if not found and self.undecided:
+            raise self.undecided
+        return bool(found)
+
+    def _same_inside(self, one: Any, other: Any) -> bool:
+        """math-verify takes any exception for a no."""
+        try:
+            return self.same(one, other)
+        except (math_exact.NotComparable, math_exact.TooLarge, math_exact.Undefined) as error:
+            self.undecided = error
             return False
-        if abs(value - other) > abs(value) * Rational(1, 10**30) + Rational(1, 10**35):
-            return False
-    return True
+
+    def _same_number(self, gold: sp.Expr, answer: sp.Expr) -> bool:
+        for number, other in ((gold, answer), (answer, gold)):
+            if isinstance(number, sp.Rational) and Fraction(int(number.p), int(number.q)) in self.decimals:
+                value = None if other.free_symbols else math_exact.rational(other)
+                if value is None and not other.free_symbols and not other.has(sp.oo, -sp.oo):
+                    return math_exact.rounds_to(Fraction(int(number.p), int(number.q)), other)
+        return math_exact.same(gold, answer, is_complex=self.is_complex)

@@ -134,6 +134,25 @@ def test_a_very_long_answer_is_not_compared():
         ("1,234", ["1234"], ["1, 234"]),
         ("(1,200)", ["(1, 200)"], ["1200"]),
         ("10^{-7}", ["0.0000001", r"\frac{1}{10^7}"], ["0", "2 \\times 10^{-7}"]),
+        (r"\frac{25!}{20!\,5!}", ["53130", r"\binom{25}{5}", "C(25,5)"], [r"\frac{24!}{20!\,4!}", "-53130"]),
+        (r"(\frac{1}{2^{60}},\sqrt{2})", ["(2^{-60},2^{1/2})", r"2^{-60}, \sqrt2"], [r"(2^{-59},\sqrt2)", r"(2^{-60},\sqrt2+2^{-60})", r"(-2^{-60},\sqrt2)"]),
+        (r"[\frac{1}{2^{60}},1)", ["[2^{-60},1)", r"2^{-60}\le x<1"], ["[2^{-59},1)", "[0,1)", r"2^{-59}\le x<1"]),
+        (r"\{2^{-60},3\}", [r"3, \frac{1}{2^{60}}"], ["3, 2^{-61}", r"\{0,3\}"]),
+        (r"x=\frac{1}{2^{60}}", ["2^{-60}", "x=2^{-60}"], ["2^{-59}", "x=2^{-59}", "x=-2^{-60}"]),
+        (r"(-\infty,2^{-60})\cup(\sqrt2,\infty)", [r"(2^{1/2},\infty)\cup(-\infty,\frac{1}{2^{60}})"], [r"(-\infty,2^{-59})\cup(\sqrt2,\infty)", r"(-\infty,2^{-60})\cup(\sqrt2+10^{-40},\infty)"]),
+        ("x>2^{-60}", [r"(2^{-60},\infty)", "2^{-60}<x", "2x>2^{-59}"], ["x>2^{-59}", "x>-2^{-60}", r"x\ge2^{-60}"]),
+        ("x^2+y^2=2^{-60}", [r"y^2+x^2=\frac{1}{2^{60}}"], ["x^2+y^2=2^{-59}", "x^2+y^2=0"]),
+        (r"\begin{pmatrix}2^{-60}&1\end{pmatrix}", [r"\begin{pmatrix}\frac{1}{2^{60}}&1\end{pmatrix}"], [r"\begin{pmatrix}2^{-59}&1\end{pmatrix}"]),
+        ("x+2^{-60}", [r"\frac{1}{2^{60}}+x"], ["x+2^{-59}", "x", "x-2^{-60}"]),
+        ("300000000", ["3e8", "3E8", "3.0e+8", "3e+8", r"3\text{e}8", "3×10⁸", "3 x 10^8"], ["3e9", "-3e8"]),
+        ("0.00003", ["3e-5", "1e-05+2e-05", r"3\times10^{-5}"], ["3e-4", "3e5"]),
+        ("2e-1", ["-1+2e"], ["0.2"]),
+        (r"\frac{\pi}{2}", ["pi/2", "0.5pi", "π/2", r"\text{pi}/2", "arccos(0)"], ["pi/3", "-pi/2"]),
+        (r"\frac1{\sqrt n}", [r"\sqrt{1/n}", "n^{-1/2}", "1/sqrt(n)"], [r"-\sqrt{1/n}", r"\frac1n"]),
+        (r"\infty", ["infinity", "inf", r"\text{infinity}", "∞"], ["-infinity", "0"]),
+        (r"\sin 30^\circ", ["0.5", "sin(30°)"], [r"\sin 30"]),
+        ("101_2", ["101", "101_{2}"], ["101_3", "110_2"]),
+        ("0", [r"\sin\pi", "1-1"], ["10^{-400}", r"1-\frac{99999999999999999999}{100000000000000000000}"]),
     ],
 )  # fmt: skip
 def test_the_rules_of_one_answer(gold, equal, different):
@@ -141,6 +160,27 @@ def test_the_rules_of_one_answer(gold, equal, different):
     right = {answer for answer, one in zip([*equal, *different], found, strict=True) if one.status == "correct"}
     assert right == set(equal)
     assert boxed(gold, gold)[0].status == "correct"
+
+
+@pytest.mark.parametrize(
+    "answer", [r"\text{13}", r"\mathrm{13}", "**13**", r"\mathbf{1}3", r"\bf 13", "１３", r"\underline{13}", "`13`"]
+)
+def test_fonts_and_emphasis_do_not_count(answer):
+    assert [one.status for one in boxed("13", answer)] == ["correct"]
+    assert boxed("73", answer) == [Grade("incorrect", answer, "wrong_answer")]
+
+
+@pytest.mark.parametrize("answer", ["root 2", "0,5", "six", r"\sqrt\frac34", "tau", "11½"])
+def test_what_may_be_misread_is_named_and_no_wrong_answer(answer):
+    assert boxed("1.5", answer) == [Grade("incorrect", answer, "unreadable_answer")]
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "reason"),
+    [("6", "10^{10^{10}}", "grader_timeout"), (r"\frac{\pi}{4}", r"4\arctan\frac15-\arctan\frac1{239}", "not_comparable")],
+)
+def test_what_is_beyond_the_bounds_is_named(gold, answer, reason):
+    assert boxed(gold, answer) == [Grade("incorrect", answer, reason)]
 
 
 def test_a_gold_may_come_in_a_box_or_dollars():
