@@ -39,10 +39,12 @@ def cgroup_free(root: Path = Path("/sys/fs/cgroup")) -> int | None:
 
 
 def bound_memory() -> None:
-    """Let this process, and each child, take what is free now and no more: a file that was made to fill the memory then ends in a
-    `MemoryError`, not in the end of other programs."""
+    """Let this process, and each child, take half of what is free now and no more.
+
+    A file that was made to fill the memory then ends in a `MemoryError`, not in the end of other programs.
+    """
     free = free_bytes()
     if free is not None:
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
         with contextlib.suppress(OSError, ValueError):  # a lower one is set already
-            resource.setrlimit(resource.RLIMIT_DATA, (max(free, LEAST), hard))
+            resource.setrlimit(resource.RLIMIT_DATA, (max(free // 2, LEAST), hard))

@@ -316,7 +316,10 @@ def _one_chunk(table: pa.Table, name: str, where: str) -> pa.Array:
     type_ = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if type_ != SCHEMA.field(name).type or column.null_count:
         raise IntegrityError(f"{where}: column `{name}` is {type_} with {column.null_count} nulls; see runs/README.md")
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+    try:
+        return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+    except pa.ArrowInvalid:
+        raise IntegrityError(f"{where}: column `{name}` holds more than 2 GiB of text") from None
 
 
 def _coded(table: pa.Table, name: str, where: str) -> Coded[str]:

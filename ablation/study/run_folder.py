@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ablation.plan.lock import LockedPlan
 
-LONGEST_TEXT = 1 << 28
-"""Bytes of a record: a journal of a million events has fewer."""
+LONGEST_TEXT, LARGEST = 1 << 28, 1 << 36
+"""Bytes of a record (a journal of a million events has fewer), and of any other file."""
 _TEXTS = (".json", ".jsonl", ".yaml", ".lock")
 
 
@@ -73,7 +73,7 @@ def refuse_odd_files(root: Path) -> None:
     """Raise `IntegrityError` for what a run folder never has.
 
     A pipe, socket or device could be read for ever; behind a link that leads out of the folder, files would be written elsewhere;
-    a record of many gigabytes (one with a hole takes no disk) would fill the memory.
+    a record of many gigabytes (one with a hole takes no disk) would fill the memory, and another file would be hashed for hours.
     """
     from ablation.errors import IntegrityError
     from ablation.rollouts.folder import RunFolder
@@ -87,8 +87,9 @@ def refuse_odd_files(root: Path) -> None:
                 f"{path}: is a link to {os.path.realpath(path)}, outside of the run folder",
                 hint="Put its files here. A run may lie on another disk as a whole: --run FOLDER.",
             )
-        if path.suffix in _TEXTS and path.is_file() and path.stat().st_size > LONGEST_TEXT:
-            raise IntegrityError(f"{path}: has {path.stat().st_size:,} bytes; a record of a run has {LONGEST_TEXT:,} at most")
+        most = LONGEST_TEXT if path.suffix in _TEXTS else LARGEST
+        if path.is_file() and path.stat().st_size > most:
+            raise IntegrityError(f"{path}: has {path.stat().st_size:,} bytes; such a file of a run has {most:,} at most")
         if path.exists() and not path.is_file() and not path.is_dir():
             raise IntegrityError(f"{path}: is no file (a pipe, a socket or a device), and a run folder has none of them")
 
