@@ -101,6 +101,16 @@ class LockedTree:
     def control(self) -> str:
         return self.plan["verdict"]["replication"]["control"]
 
+    def runs(self, stable: str | None) -> list[tuple[str, str]]:
+        """(family, arm) of every run that the plan asks for, the first family's first. `stable`: the arm that is run again."""
+        claims = (self.plan["verdict"].get("claims") or {}).values()
+        claimed = {
+            (family, arm) for one in claims for family in one["families"] or () for arm in [*one["subjects"], one["reference"]]
+        }
+        again = {(self.second_family, arm) for arm in (self.control, stable)}
+        every = [(family, arm) for family in self.families for arm in self.arms]
+        return [run for run in every if run[0] == self.main_family or run in again | claimed]
+
     def statistics(self, name: str) -> Any:
         value = self.plan["statistics"].get(name, STATISTICS.get(name))
         return int(value) if name == "seed" else value

@@ -215,16 +215,25 @@ class Run:
 
     def own_arms(self) -> list[OwnArm]:
         """Every arm with a result, and what is missing of the others."""
-        found, rules = [], self.tree.plan["verdict"]["damage"]
+        found = []
         for arm in self.tree.arms:
-            found += self._arm(self.tree.main_family, arm, rules)
-        stable = judged.headline(self.tree, found).stable_arm
-        for arm in self.tree.arms:
-            if arm in (self.tree.control, stable):
-                found += self._arm(self.tree.second_family, arm, rules)
+            found += self._arm(self.tree.main_family, arm)
+        asked = self.tree.runs(judged.headline(self.tree, found).stable_arm)
+        for family, arm in asked:
+            found += self._arm(family, arm) if family != self.tree.main_family else []
+        for family, arm in self._not_asked_for(asked):
+            name = f"{family}/{arm}"
+            if f"{name}/readout" in self.stages or (self.root / name / "stopped.json").is_file():
+                found += self._arm(family, arm)
         return found
 
-    def _arm(self, family: str, arm: str, rules: list[Mapping[str, Any]]) -> list[OwnArm]:
+    def _not_asked_for(self, asked: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Runs that are in the folder though the plan does not ask for them: under a deviation, for instance."""
+        every = [(family, arm) for family in self.tree.families for arm in self.tree.arms]
+        return [run for run in every if run not in asked and (self.root / run[0] / run[1]).is_dir()]
+
+    def _arm(self, family: str, arm: str) -> list[OwnArm]:
+        rules = self.tree.plan["verdict"]["damage"]
         name, stopped = f"{family}/{arm}", self.root / family / arm / "stopped.json"
         if stopped.is_file():
             if f"{name}/readout" in self.stages:
@@ -261,18 +270,18 @@ class Run:
         compared = self.compared(name, f"{self.stages[name].place.family}/{START}/sweep", "cell", rules)
         return None if compared is None else judged.judge(rules, compared)
 
-    def sweeps(self, arms: Sequence[OwnArm]) -> dict[str, Mapping[str, Any]]:
+    def sweeps(self) -> dict[str, Mapping[str, Any]]:
         """Family -> measures of its sweep, as far as a verdict looks at it."""
-        looked_at = {self.tree.main_family, self.tree.second_family, *(one.family for one in arms)}
+        asked = self.tree.runs(None)
+        looked_at = {family for family, _ in [*asked, *self._not_asked_for(asked)]}
         found = {family: self.stages.get(f"{family}/{START}/sweep") for family in looked_at}
         return {family: one.measures for family, one in found.items() if one is not None and one.whole and one.measures}
 
     def audit_ranges(self, stable_arm: str | None) -> dict[str, dict[str, list[float]]]:
         """`family/arm` -> name of a share -> its lowest and highest over the updates before the readout."""
         found: dict[str, dict[str, list[float]]] = {}
-        pairs = [(self.tree.main_family, arm) for arm in self.tree.arms]
-        pairs += [(self.tree.second_family, arm) for arm in self.tree.arms if arm in (self.tree.control, stable_arm)]
-        for family, arm in pairs:
+        asked = self.tree.runs(stable_arm)
+        for family, arm in [*asked, *self._not_asked_for(asked)]:
             if self.tree.arms[arm].get("external") is not None:
                 continue
             audits = self.audits.get(f"{family}/{arm}", {})

@@ -90,7 +90,8 @@ def check(file: PlanFile, as_json: Json = False) -> None:
     missing = missing_resources(loaded)
     for line in missing:
         _note(f"not at hand: {line}")
-    repeated, notes = _note_repeated_arms(loaded), _note_clusters(loaded) + _note_limits(loaded) + _note_many_arms(loaded)
+    repeated, notes = _note_repeated_arms(loaded), _note_families(loaded) + _note_clusters(loaded) + _note_limits(loaded)
+    notes += _note_many_arms(loaded)
     result = {
         "plan": str(file),
         "ok": True,
@@ -184,6 +185,7 @@ def lock(file: PlanFile, as_json: Json = False) -> None:
         raise already_locked(file)
     loaded = checked_plan(file)
     _note_repeated_arms(loaded)
+    _note_families(loaded)
     _note_clusters(loaded)
     _note_limits(loaded)
     luck, lines = luck_before_lock(loaded)
@@ -226,6 +228,18 @@ def _note_repeated_arms(loaded: LoadedPlan) -> list[tuple[str, str]]:
     for arm, first in repeated:
         _note(f"note: arms.{arm} trains as arms.{first} does, under another name: every number of it would be the same")
     return repeated
+
+
+def _note_families(loaded: LoadedPlan) -> list[str]:
+    """Say which families of seeds nothing runs in: valid, but hardly meant."""
+    from ablation.plan.runs import families_of, planned_runs
+
+    used = families_of(planned_runs(loaded.plan))
+    why = "nothing runs in it: it is neither the first family, nor the replication's, nor one of a claim"
+    lines = [f"families.{name}: {why}" for name in loaded.plan.families if name not in used]
+    for line in lines:
+        _note(_wrapped(f"warning: {line}"))
+    return lines
 
 
 def _note_clusters(loaded: LoadedPlan) -> list[str]:

@@ -161,17 +161,19 @@ def _outcome(found: Verdict, expect: str | None, plan: Plan) -> tuple[int, list[
     label = labels[section]
     shown = found.shown(label) if section == "replication" else found.shown_section(found.sections[section])
     missing = found.missing if section == "replication" else found.sections[section].missing
-    if label in (INCOMPLETE, UNDECIDED):
-        expected = f" (expected {expect})" if expect else ""
-        if missing:
-            first, more = missing[0], len(missing) - 1
-            others = f", and {more} more" if more else ""
-            command = found.next_command if section == "replication" and found.next_command else first.command
-            return ExitCode.INCOMPLETE, [f"no verdict{expected}: {first.what}{others}", f"Next: {command}"]
-        return ExitCode.INCOMPLETE, [f"no verdict{expected}: the label is {shown}"]
-    if expect is not None:
+    open_label = label in (INCOMPLETE, UNDECIDED)
+    if expect is not None and not open_label:
         return ExitCode.LABEL_MISMATCH, [f"expected {expect}, found {shown}"]
-    return ExitCode.DONE, []
+    if not (missing or open_label):
+        return ExitCode.DONE, []
+    expected = f" (expected {expect})" if expect else ""
+    what = f"no verdict{expected}" if open_label else "a claim lacks a run"
+    if not missing:
+        return ExitCode.INCOMPLETE, [f"{what}: the label is {shown}"]
+    first, more = missing[0], len(missing) - 1
+    others = f", and {more} more" if more else ""
+    command = found.next_command if section == "replication" and found.next_command else first.command
+    return ExitCode.INCOMPLETE, [f"{what}: {first.what}{others}", f"Next: {command}"]
 
 
 def _print(found: Verdict, plan: Plan) -> None:

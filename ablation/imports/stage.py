@@ -19,6 +19,7 @@ from ablation.plan.deviations import deviations_path, opened_by, read_deviations
 from ablation.plan.locate import locate
 from ablation.plan.lock import LockedPlan
 from ablation.plan.model import START
+from ablation.plan.runs import families_of, planned_runs
 from ablation.problems.problem import Problem, load_problems
 from ablation.problems.render import TokenIds
 from ablation.rollouts.folder import RunFolder, measures_file, part_file
@@ -199,7 +200,7 @@ def _check_gates(locked: LockedPlan, root: Path, request: Request) -> None:
     if run.stopped(request.family, request.arm).is_file():
         raise GateError(f"{request.family}/{request.arm}: a stop rule ended it, so it has no further stage")
     if request.stage == "sweep":
-        if request.family not in (locked.plan.main_family, locked.plan.verdict.replication.family):
+        if request.family not in families_of(planned_runs(locked.plan)):
             raise GateError(f"family `{request.family}` has no part in this plan's verdict, so nothing runs in it")
     else:
         for family in dict.fromkeys((locked.plan.main_family, request.family)):

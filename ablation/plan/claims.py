@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from ablation.plan.rules import PAIRED_MEASURES
 from ablation.plan.section import Name, OpenShare, Section, Text, did_you_mean, refuse_any
-
-if TYPE_CHECKING:
-    from ablation.plan.model import Plan
 
 MEASURES = (*PAIRED_MEASURES, "tokens_per_correct", "clean_length")
 Problem = tuple[tuple[str | int, ...], str]
@@ -78,15 +75,3 @@ def claim_problems(claims: dict[str, Claim], arms: Collection[str], families: Co
                 text = f"there is no family `{family}`; families: {', '.join(families)}{did_you_mean(family, families)}"
                 problems.append(((name, "families", place), text))
     return problems
-
-
-def claimed_runs(plan: Plan) -> list[tuple[str, str]]:
-    """(family, arm) of every run that a claim needs and that is not one of the first family, in plan order."""
-    wanted = {
-        (family, arm)
-        for claim in plan.verdict.claims.values()
-        for family in claim.families or ()
-        for arm in (*claim.subjects, claim.reference)
-    }
-    families = [name for name in plan.families if name != plan.main_family]
-    return [(family, arm) for family in families for arm in plan.arms if (family, arm) in wanted]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ablation.plan.claims import claimed_runs
 from ablation.plan.extension import FIRST_STABLE, eligible_checks
 from ablation.plan.model import Plan
+from ablation.plan.runs import families_of, perhaps_again, planned_runs
 
 FLOPS_PER_THREAD = 1e10
 """Assumed useful rate of one CPU thread on small matrices, in floating-point operations per second."""
@@ -53,22 +53,19 @@ class Cost:
 
 
 def cost(plan: Plan) -> Cost:
-    """All arms in the first family; control and one arm in the replication's; what claims need; a sweep for each family."""
-    control, second = plan.verdict.replication.control, plan.verdict.replication.family
-    claimed = [pair for pair in claimed_runs(plan) if pair != (second, control)]
-    runs = len(plan.arms) + min(2, len(plan.arms)) + len(claimed)
+    """All runs that the plan asks for, and a sweep for each family. The arm that is run again is the one that takes most."""
     here = {name for name, arm in plan.arms.items() if not arm.trained_as_a_whole}  # their updates are sampled here
-    updated = len(here) + (control in here) + bool(here - {control}) + sum(arm in here for _, arm in claimed)
-    families = {plan.main_family, second, *(family for family, _ in claimed)}
+    again = max(perhaps_again(plan), key=lambda arm: arm in here, default=None)
+    runs = planned_runs(plan, again)
     release, extension = plan.verdict.release, plan.extension
     sections = (plan.verdict.held_out, plan.verdict.never_used, release and release.main)
     phase2 = [section.rollouts for section in sections if section is not None]
     if extension is not None and extension.selection is not None:
         phase2 += len(eligible_checks(extension)) * [extension.selection.rollouts]
     return Cost(
-        sweep_rollouts=len(families) * plan.sweep_rollouts,
-        training_rollouts=updated * plan.sweep_rollouts,  # the updates of a run take every cell once
-        readout_rollouts=runs * plan.sweep_rollouts,
+        sweep_rollouts=len(families_of(runs)) * plan.sweep_rollouts,
+        training_rollouts=sum(arm in here for _, arm in runs) * plan.sweep_rollouts,  # the updates of a run take every cell once
+        readout_rollouts=len(runs) * plan.sweep_rollouts,
         phase2_rollouts=2 * sum(phase2),
         extension_rollouts=_extension_rollouts(plan),
         max_tokens=plan.sampling.max_tokens,

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ablation.plan.arms import Arm
-from ablation.plan.claims import claimed_runs
 from ablation.plan.cost import cost, update_sizes
 from ablation.plan.extension import FIRST_STABLE, extension_family
 from ablation.plan.model import Plan
 from ablation.plan.prices import Tokens
+from ablation.plan.runs import FIRST_STABLE_ARM, families_of, perhaps_again, planned_runs
 
 PROMPT = 512
 """Tokens of a prompt where nothing better is known: a problem of a page with the chat template around it. Assumed."""
@@ -82,21 +82,18 @@ def parts(plan: Plan, prompt: int = PROMPT, length: float | None = None) -> list
     """
     length, rollouts = plan.sampling.max_tokens if length is None else length, plan.sweep_rollouts
 
-    def run(family: str, arm: str, name: str | None = None) -> Part:
-        updates = training(plan.arms[arm], rollouts, prompt, length)
-        return Part(family, name or arm, updates, sampling(rollouts, prompt, length))
-
-    def sweep(family: str) -> Part:
-        return Part(family, "sweep", Work(), sampling(rollouts, prompt, length))
-
-    control, second = plan.verdict.replication.control, plan.verdict.replication.family
-    found = [sweep(plan.main_family), *(run(plan.main_family, arm) for arm in plan.arms), sweep(second), run(second, control)]
-    others = [run(second, arm, "first stable arm") for arm in plan.arms if arm != control]
-    if others:
-        found.append(max(others, key=_size))
-    claimed = [pair for pair in claimed_runs(plan) if pair != (second, control)]
-    found += [sweep(family) for family in dict.fromkeys(family for family, _ in claimed) if family != second]
-    return found + [run(family, arm) for family, arm in claimed]
+    stages, updates = sampling(rollouts, prompt, length), {}
+    for name, arm in plan.arms.items():
+        updates[name] = training(arm, rollouts, prompt, length)
+    again = max(perhaps_again(plan), key=lambda arm: _size(updates[arm]), default=None)
+    runs, second = planned_runs(plan, again), plan.verdict.replication.family
+    found = []
+    for family in families_of(runs):
+        found.append(Part(family, "sweep", Work(), stages))
+        for arm in (arm for of, arm in runs if of == family):
+            unknown = (family, arm) == (second, again)
+            found.append(Part(family, FIRST_STABLE_ARM if unknown else arm, updates[arm], stages))
+    return found
 
 
 def later(plan: Plan, prompt: int = PROMPT, length: float | None = None) -> list[Part]:
@@ -114,7 +111,7 @@ def later(plan: Plan, prompt: int = PROMPT, length: float | None = None) -> list
         family = extension_family(plan)
         each = [Part(family, f"extension of {arm}", training(plan.arms[arm], rollouts, prompt, length), checks) for arm in arms]
         if extension.arms == FIRST_STABLE:
-            most = max(each, key=_size)
+            most = max(each, key=lambda part: _size(part.work))
             each = [Part(family, "extension of the first stable arm", most.updates, most.stages)]
         found += each
     if bound.phase2_rollouts:
@@ -134,6 +131,5 @@ def total(found: list[Part]) -> Work:
     return sum((part.work for part in found), Work())
 
 
-def _size(part: Part) -> tuple[int, int]:
-    work = part.work
+def _size(work: Work) -> tuple[int, int]:
     return work.trained + work.scored + work.sampled, work.rollouts

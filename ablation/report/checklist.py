@@ -15,6 +15,7 @@ from ablation.plan.locate import resources_of
 from ablation.plan.model import Plan
 from ablation.plan.phase2 import evaluation_sets, guard_set
 from ablation.plan.rules import OPERATORS, Rule, StopRule
+from ablation.plan.runs import FIRST_STABLE_ARM, families_of, perhaps_again, planned_runs
 from ablation.plan.words import number
 
 STATED, OPEN = "stated", "left open"
@@ -57,11 +58,15 @@ class _Part:
 
 
 def _design(plan: Plan, item: _Part) -> Iterator[Item]:
-    replication, arms = plan.verdict.replication, len(plan.arms)
+    replication, runs = plan.verdict.replication, planned_runs(plan)
+    runs += [(replication.family, FIRST_STABLE_ARM)] if perhaps_again(plan) else []
+    again = [f"{sum(of == family for of, _ in runs)} again in {family}" for family in families_of(runs)[1:]]
+    over_seeds = [name for name, claim in plan.verdict.claims.items() if claim.method == "welch"]
     yield item(
         "training seeds per arm",
-        False,
-        f"One run of an arm in a family: {arms} arms in {plan.main_family}, {min(2, arms)} again in {replication.family}.",
+        bool(over_seeds),
+        f"One run of an arm in a family: {', '.join([f'{len(plan.arms)} arms in {plan.main_family}', *again])}."
+        + (f" Claims over training seeds: {', '.join(over_seeds)}." if over_seeds else ""),
         "A single run can be good or bad by luck of its training, so a label speaks of these checkpoints, not of a recipe.",
     )
     yield item(

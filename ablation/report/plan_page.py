@@ -23,6 +23,7 @@ from ablation.plan.locate import locate, resources_of
 from ablation.plan.lock import verify_lock
 from ablation.plan.model import Plan
 from ablation.plan.phase2 import evaluation_sets
+from ablation.plan.runs import runs_for_claims
 from ablation.plan.section import Section
 from ablation.plan.words import number, rule_in_words
 from ablation.report.arm_words import optimizer_in_words
@@ -240,6 +241,7 @@ def schedule_rows(plan: Plan, summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("updates", f"{plan.training.updates}, of {span} cells each ({len(plan.cells)} in all, none twice)"),
         ("first", f"sweep of the start, then {', '.join(plan.arms)}, in family {plan.main_family}; a readout after each"),
         ("then", f"sweep, {control} and the first stable arm in plan order, in family {family}"),
+        *(("for claims", f"{', '.join(arms)} in family {family}") for family, arms in runs_for_claims(plan).items()),
         ("seeds", ", ".join(f"{name} {seed}" for name, seed in summary["families"].items())),
         *([("backends", _backends(plan))] if plan.policy.also else []),
         ("sampling", _sampling(plan)),

@@ -10,6 +10,7 @@ from ablation.plan.load import LoadedPlan
 from ablation.plan.model import Plan
 from ablation.plan.proofs import PROVEN
 from ablation.plan.rules import ALL_COUNTS, OPERATORS, Rule, StopRule
+from ablation.plan.runs import FIRST_STABLE_ARM, families_of, perhaps_again, planned_runs
 from ablation.plan.tables import STUDY
 from ablation.plan.words import number, rule_in_words
 from ablation.power.power import Power
@@ -249,9 +250,12 @@ def drawn(plan: Plan) -> list[dict[str, Any]]:
     whole = {"cells": cells, "rollouts": plan.sweep_rollouts}
     readout = {"what": "readout", **whole}
     trained = [*updates, readout]
-    again = [replication.control, "the first stable arm"] if len(plan.arms) > 1 else [replication.control]
+    planned = planned_runs(plan)
+    if perhaps_again(plan):
+        planned.append((replication.family, f"the {FIRST_STABLE_ARM}"))
     result = []
-    for name, runs in ((plan.main_family, list(plan.arms)), (replication.family, again)):
+    for name in families_of(planned):
+        runs = [arm for family, arm in planned if family == name]
         as_a_whole = {run for run in runs if run in plan.arms and plan.arms[run].trained_as_a_whole}
         rows = [{"name": "start", "stages": [{"what": "sweep", **whole}]}]
         rows += [{"name": run, "stages": [readout] if run in as_a_whole else trained} for run in runs]

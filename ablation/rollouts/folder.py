@@ -46,6 +46,10 @@ class RunFolder:
     def arm(self, family: str, arm: str) -> Path:
         return self.root / family / arm
 
+    def has(self, family: str, arm: str) -> bool:
+        """Whether anything of that run was begun."""
+        return self.arm(family, arm).is_dir()
+
     def update(self, family: str, arm: str, k: int) -> Path:
         """Stage folder of update `k` (1, 2, ...): its rollouts, audit and checkpoint."""
         return self.arm(family, arm) / f"update-{k}"

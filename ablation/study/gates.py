@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ablation.errors import GateError
-from ablation.plan.claims import claimed_runs
 from ablation.plan.deviations import Deviation, opened_by
 from ablation.plan.lock import LockedPlan
+from ablation.plan.runs import planned_runs
 from ablation.verdict.run import first_stable_arm
 
 
@@ -18,15 +18,13 @@ def check_family_gate(locked: LockedPlan, root: Path, deviations: Sequence[Devia
     Raises `GateError` if neither does, `IncompleteError` if which arm is replicated is not known yet.
     """
     replication = locked.plan.verdict.replication
-    claimed = claimed_runs(locked.plan)
-    if family == locked.plan.main_family or (family, arm) in claimed:
+    planned = planned_runs(locked.plan)
+    if (family, arm) in planned:
         return None
     if family != replication.family:
-        own = [name for one, name in claimed if one == family]
+        own = [name for one, name in planned if one == family]
         why = f"only {', '.join(own)} runs in it, for a claim" if own else "so nothing runs in it"
         raise GateError(f"family `{family}` has no part in this plan's verdict" + f", {why}")
-    if arm == replication.control:
-        return None
     opened = opened_by(deviations, "replication")
     if opened is not None:
         return opened

@@ -11,6 +11,7 @@ from ablation.plan.deviations import Deviation, opened_by
 from ablation.plan.extension import eligible_checks, extension_family
 from ablation.plan.lock import LockedPlan
 from ablation.plan.phase2 import evaluation_family, guard_set
+from ablation.plan.runs import planned_runs
 from ablation.rollouts.comparisons import comparison_hours
 from ablation.rollouts.folder import RunFolder
 from ablation.rollouts.journal_chain import read_journal
@@ -38,7 +39,7 @@ def next_command(locked: LockedPlan, root: Path, deviations: Sequence[Deviation]
 
 def _next(locked: LockedPlan, root: Path, deviations: Sequence[Deviation], state: RunState) -> str:
     reader = RunReader(root, locked, None)  # every arm is judged for more than one of the questions below
-    if not (all(arm.finished for arm in state.arms) and _replicated(locked, reader, state)):
+    if not _all_run(locked, reader, state):
         return "ablation run --all"
     for one in state.extensions:
         begun = one.updates_done > locked.plan.training.updates
@@ -51,14 +52,16 @@ def _next(locked: LockedPlan, root: Path, deviations: Sequence[Deviation], state
         return "ablation verdict"
 
 
-def _replicated(locked: LockedPlan, reader: RunReader, state: RunState) -> bool:
-    """Whether the arm that the plan replicates beside the control, if there is one, has come to its end."""
+def _all_run(locked: LockedPlan, reader: RunReader, state: RunState) -> bool:
+    """Whether every run that the plan asks for has come to its end."""
+    finished = {(one.family, one.arm) for one in state.arms if one.finished}
+    if not finished.issuperset(planned_runs(locked.plan)):
+        return False
     try:
         stable = first_stable_arm(state.root, locked, reader)
     except IncompleteError:  # undecided: the verdict says why, and running on cannot change it
         return True
-    family = locked.plan.verdict.replication.family
-    return stable is None or any(arm.finished for arm in state.arms if (arm.family, arm.arm) == (family, stable))
+    return finished.issuperset(planned_runs(locked.plan, stable))
 
 
 def _steps(locked: LockedPlan, reader: RunReader, deviations: Sequence[Deviation]) -> Iterator[str]:

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ablation.errors import CommandFailed, GateError, StopRuleFired, WorkerLost
+from ablation.errors import CommandFailed, GateError, IncompleteError, StopRuleFired, WorkerLost
 from ablation.files import json_bytes, parse_json, sha256_bytes, write_bytes, write_json
 from ablation.measures.measure import measure
-from ablation.plan.claims import claimed_runs
 from ablation.plan.deviations import opened_by, pause_gate
 from ablation.plan.lock import LockedPlan
 from ablation.plan.model import START
+from ablation.plan.runs import planned_runs
 from ablation.problems.problem import load_problems
 from ablation.rollouts.folder import RunFolder, measures_file
 from ablation.rollouts.grades import grades_of
@@ -68,13 +68,18 @@ class Study:
         for arm in self.plan.arms:  # now, not on the day when its turn comes
             if not stage_is_complete(self.run.readout(self.plan.main_family, arm)):
                 self.outside.check(arm)
-        self._run_each([*((self.plan.main_family, arm) for arm in self.plan.arms), (replication.family, replication.control)])
-        stable = first_stable_arm(self.run.root, self.locked)
-        if stable is None:
+        first = [*((self.plan.main_family, arm) for arm in self.plan.arms), (replication.family, replication.control)]
+        self._run_each(first)
+        stable, undecided = None, None
+        try:
+            stable = first_stable_arm(self.run.root, self.locked)
+        except IncompleteError as error:  # claims need their runs all the same
+            undecided = error
+        if stable is None and undecided is None:
             self.reporter.say(f"no arm was stable in {self.plan.main_family}: there is nothing to replicate beside the control")
-        pairs = [(replication.family, stable)] if stable is not None else []
-        pairs += [pair for pair in claimed_runs(self.plan) if pair not in pairs]
-        self._run_each(pairs)
+        self._run_each([run for run in planned_runs(self.plan, stable) if run not in first])
+        if undecided is not None:
+            raise undecided
 
     def _run_each(self, pairs: Sequence[tuple[str, str]]) -> None:
         """`run_arm` of each (family, arm); the first command or worker that failed is raised after all of them."""

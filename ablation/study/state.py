@@ -11,6 +11,7 @@ from ablation.files import parse_json
 from ablation.plan.deviations import Deviation, opened_by, pause_gate
 from ablation.plan.extension import FIRST_STABLE, extension_family
 from ablation.plan.model import Plan
+from ablation.plan.runs import families_of, planned_runs
 from ablation.rollouts.folder import RunFolder
 from ablation.rollouts.imported import is_imported
 from ablation.rollouts.inflight import rollouts_on_disk
@@ -65,7 +66,7 @@ class ExtensionState:
 
 @dataclass(frozen=True)
 class RunState:
-    """All that a run has to show. The second family lists its control and whatever else was begun there."""
+    """All that a run has to show: what the plan asks for, and whatever else was begun."""
 
     root: Path
     sweeps: dict[str, str]
@@ -95,14 +96,10 @@ def _on_disk(folder: Path) -> int:
 def run_state(plan: Plan, root: Path, deviations: Sequence[Deviation] = ()) -> RunState:
     """The state of the run of `plan` in `root`, under the plan's `deviations`; the folder need not exist."""
     run = RunFolder(root)
-    replication = plan.verdict.replication
-    wanted = [(plan.main_family, arm) for arm in plan.arms]
-    wanted += [
-        (replication.family, arm) for arm in plan.arms if arm == replication.control or run.arm(replication.family, arm).is_dir()
-    ]
+    wanted = planned_runs(plan, also=run.has)
     events = read_journal(run.journal) if any(arm.external for arm in plan.arms.values()) and run.journal.is_file() else []
     arms = [_arm_state(run, plan, family, arm, events) for family, arm in wanted]
-    sweeps = {family: _presence(run.sweep(family)) for family in plan.families}
+    sweeps = {family: _presence(run.sweep(family)) for family in families_of(wanted)}
     folders = [path.parent for path in run.stage_files()]
     imported = [one.relative_to(root).as_posix() for one in folders if _is_imported(one)]
     begun = {folder.relative_to(root).as_posix(): _on_disk(folder) for folder in run.begun_stages()}

@@ -18,6 +18,7 @@ from ablation.plan.extension import check_rules
 from ablation.plan.external import external_arms
 from ablation.plan.model import START, Plan
 from ablation.plan.rules import Rule
+from ablation.plan.runs import families_of, planned_runs
 from ablation.problems.problem import Problem, load_problems
 from ablation.rollouts.attempts import attempts_of
 from ablation.rollouts.folder import RunFolder
@@ -67,15 +68,19 @@ def judge_run(root: Path, locked: Locked, options: str | None = "", *, regrade: 
     plan = locked.plan
     second = plan.verdict.replication.family
     headline = replication(plan, reader.arm)
-    pairs = [(plan.main_family, arm) for arm in plan.arms]
-    pairs += [(second, arm) for arm in plan.arms if arm in (plan.verdict.replication.control, headline.stable_arm)]
-    arms = [reader.arm(*pair) for pair in pairs]
-    missing = [line for pair, one in zip(pairs, arms, strict=True) if one is None for line in reader.missing(*pair)]
-    if headline.stable_arm is None and any(pair in headline.needed for pair in pairs[1 : len(plan.arms)]):
+    planned = planned_runs(plan, headline.stable_arm)
+    pairs = planned_runs(plan, headline.stable_arm, also=reader.run.has)
+    arms = {pair: reader.arm(*pair) for pair in pairs}
+    gaps = {pair: reader.missing(*pair) for pair in planned if arms[pair] is None}
+    decides = [(plan.main_family, arm) for arm in plan.arms]
+    decides += [(second, arm) for arm in (plan.verdict.replication.control, headline.stable_arm)]
+    missing = [line for pair in decides for line in gaps.pop(pair, ())]
+    later = [line for lines in gaps.values() for line in lines]
+    if headline.stable_arm is None and any(pair in headline.needed for pair in decides[1 : len(plan.arms)]):
         what = f"{second}: the first stable arm of {plan.main_family}, which is not known yet"
         missing.append(Missing(what, missing[0].command if reader.imported and missing else reader.command("--all")))
     once: dict[str, Missing] = {}
-    for one in missing:  # a sweep is asked for by each of its arms
+    for one in [*missing, *later]:  # a sweep is asked for by each of its arms
         once.setdefault(one.what, one)
     check_lock_copy(root, locked)
     journal = check_journal(root, locked.digest)
@@ -93,11 +98,9 @@ def judge_run(root: Path, locked: Locked, options: str | None = "", *, regrade: 
         label=INCOMPLETE if missing else headline.label,
         reasons=missing_reasons("Rollouts that the plan asks for are not there.", headline) if missing else headline.reasons,
         missing=list(once.values()),
-        arms=[one for one in arms if one is not None],
+        arms=[one for one in arms.values() if one is not None],
         stable_arm=headline.stable_arm,
-        sweeps={
-            family: reader.sweep(family)[2] for family in dict.fromkeys(family for family, _ in pairs) if reader.sweep(family)
-        },
+        sweeps={family: found[2] for family in families_of(pairs) if (found := reader.sweep(family))},
         sections=Phase2(evaluations, INCOMPLETE if missing else headline.label, headline.stable_arm, reader.check).sections(),
         audits={f"{family}/{arm}": found for family, arm in pairs if (found := _audit_ranges(reader.run, plan, family, arm))},
         steps={

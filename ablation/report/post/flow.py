@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ablation.plan.claims import claimed_runs
 from ablation.plan.model import Plan
+from ablation.plan.runs import FIRST_STABLE_ARM, families_of, perhaps_again, planned_runs
 from ablation.study.state import ArmState, run_state
 from ablation.verdict.model import FROM_ROLLOUTS, INCOMPLETE, NOT_RUN, STOPPED, ArmVerdict, Verdict
-
-UNKNOWN_ARM = "first stable arm"
-"""In the second family, before it is known."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +61,8 @@ class FamilyFlow:
     sweep: int | None
     """Rollouts of its sweep; None without one."""
     runs: tuple[RunOfArm, ...]
+    why: str = "control and first stable arm"
+    """What is run in it, where it is not the first."""
 
 
 @dataclass(frozen=True)
@@ -88,35 +87,16 @@ def flow(plan: Plan, verdict: Verdict, root: Path | None) -> Flow:
     there = run_state(plan, root, verdict.deviations).arms if root is not None else []
     state = {(one.family, one.arm): one for one in there}
     judged = {(one.family, one.arm): one for one in verdict.arms}
+    pairs = planned_runs(plan, verdict.stable_arm, also=lambda *run: run in state or run in judged)
+    if verdict.stable_arm is None and verdict.label == INCOMPLETE and perhaps_again(plan):
+        pairs.append((plan.verdict.replication.family, FIRST_STABLE_ARM))
     families = []
-    for family in _families(plan, verdict):
+    for family in families_of(pairs):
         sweep = verdict.sweeps.get(family, {}).get("rollouts")
-        runs = [
-            _run(plan, verdict, (family, arm), state.get((family, arm)), judged.get((family, arm)))
-            for arm in _arms(plan, verdict, there, family)
-        ]
-        families.append(FamilyFlow(family, sweep, tuple(runs)))
+        runs = [_run(plan, verdict, pair, state.get(pair), judged.get(pair)) for pair in pairs if pair[0] == family]
+        one = FamilyFlow(family, sweep, tuple(runs))
+        families.append(one if family == plan.verdict.replication.family else replace(one, why="for claims"))
     return Flow(tuple(families), tuple(_compared(verdict)), tuple(_not_run(verdict)))
-
-
-def _families(plan: Plan, verdict: Verdict) -> list[str]:
-    found = [plan.main_family, plan.verdict.replication.family, *(family for family, _ in claimed_runs(plan))]
-    return list(dict.fromkeys([*found, *(one.family for one in verdict.arms)]))
-
-
-def _arms(plan: Plan, verdict: Verdict, there: Sequence[ArmState], family: str) -> list[str]:
-    """The runs that the plan asks for in the family, in plan order, and whatever else was begun there."""
-    if family == plan.main_family:
-        return list(plan.arms)
-    wanted = {arm for of, arm in claimed_runs(plan) if of == family}
-    replication = plan.verdict.replication
-    if family == replication.family:
-        wanted |= {replication.control, verdict.stable_arm or ""}
-    wanted |= {one.arm for one in verdict.arms if one.family == family}
-    wanted |= {one.arm for one in there if one.family == family and (one.updates_done or one.finished)}
-    found = [arm for arm in plan.arms if arm in wanted]
-    open_arm = family == replication.family and verdict.stable_arm is None and verdict.label == INCOMPLETE
-    return [*found, UNKNOWN_ARM] if open_arm and len(plan.arms) > 1 else found
 
 
 def _run(plan: Plan, verdict: Verdict, name: tuple[str, str], own: ArmState | None, judged: ArmVerdict | None) -> RunOfArm:

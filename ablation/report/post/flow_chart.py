@@ -57,7 +57,7 @@ def steps(flow: Flow, reported: bool) -> list[Step]:
 def _family(family: FamilyFlow, first: bool, reported: bool) -> list[Step]:
     runs = family.runs
     sweep = f"start: {family.sweep} rollouts" if family.sweep is not None else "start: not sampled yet"
-    why = () if first else ("control and first stable arm, in new seeds",)
+    why = () if first else (f"{family.why}, in new seeds",)
     lines = (f"{_runs(len(runs))}: {_names(runs)}", *why, *(() if reported else (sweep,)))
     planned = Box(f"Family {family.family}: planned", lines)
     idle = [one for one in runs if not one.begun]

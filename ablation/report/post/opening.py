@@ -7,6 +7,7 @@ from ablation.plan.external import external_sentence
 from ablation.plan.model import Plan
 from ablation.plan.proofs import PROVEN
 from ablation.plan.resources import Resource
+from ablation.plan.runs import FIRST_STABLE_ARM
 from ablation.plan.words import number as limit_words
 from ablation.report.arm_words import arm_formula, reward_in_words, symbols
 from ablation.report.phase2_tables import TITLES
@@ -29,7 +30,7 @@ from ablation.report.post.document import (
     ticked,
 )
 from ablation.report.post.document import number as num
-from ablation.report.post.flow import UNKNOWN_ARM, RunOfArm
+from ablation.report.post.flow import RunOfArm
 from ablation.report.post.readouts import readout_cells
 from ablation.report.post.study import Study, tone_of
 from ablation.report.post.traces import SWEEP, parts_of, pointer
@@ -130,7 +131,7 @@ def _missing(study: Study) -> list[Block]:
     rows: list[Parts] = []
     for command, things in wanted.items():
         rows.append((f"{'; '.join(things)}. What makes it: ", what_makes(command)))
-    return [text(Strong("What is missing"), " for the label, and what makes it:"), Items(tuple(rows))]
+    return [text(Strong("What is missing"), ", and what makes it:"), Items(tuple(rows))]
 
 
 def what_makes(command: str) -> Inline:
@@ -306,8 +307,8 @@ def runs_table(study: Study) -> Table:
             rows.append(_run_row(study, run, (place, number)))
     return Table(
         "runs",
-        "Every run that the plan asks for, and what became of it. A run that a stop rule ended has no readout and is neither "
-        "damaged nor stable.",
+        "Every run that the plan asks for or that was begun, and what became of it. A run that a stop rule ended has no readout "
+        "and is neither damaged nor stable.",
         (Column("run", False), Column("updates trained"), Column("rollouts read out"), Column("outcome", False)),
         tuple(rows),
         groups=tuple(groups),
@@ -315,9 +316,9 @@ def runs_table(study: Study) -> Table:
 
 
 def _run_row(study: Study, run: RunOfArm, place: tuple[int, int]) -> tuple[Cell, ...]:
-    if run.arm == UNKNOWN_ARM:
+    if run.arm == FIRST_STABLE_ARM:
         return (
-            Cell(f"{run.family}/({UNKNOWN_ARM})"),
+            Cell(f"{run.family}/({FIRST_STABLE_ARM})"),
             num(f"0 of {run.planned_updates}"),
             num("-"),
             Cell("not known yet which", tone="open"),
