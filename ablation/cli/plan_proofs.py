@@ -152,9 +152,12 @@ class Proved:
     attempts: Attempts
 
     def lines(self) -> list[str]:
+        from ablation.report.safe import clean
+
         journal = f"journal: {self.journal_in_words()}"
         notes, deviations = self.journal.notes, [one.in_words() for one in self.deviations]
-        return [*(one.in_words() for one in self.proofs), journal, *notes, *self.attempts.lines(), *deviations]
+        lines = [*(one.in_words() for one in self.proofs), journal, *notes, *self.attempts.lines(), *deviations]
+        return [clean(" ".join(line.splitlines())) for line in lines]
 
     def journal_in_words(self) -> str:
         """What the run's journal is, without its notes."""

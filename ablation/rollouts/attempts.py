@@ -40,6 +40,8 @@ _WORDS = {
     _IN_FLIGHT: "begun",
 }
 """What was done, the gravest first."""
+_STAGES = 1_000_000
+"""A run has fewer stages; a larger number is none that a runner wrote."""
 _LINE = 1_000_000
 """Bytes that the first line of a journal has at most."""
 
@@ -150,9 +152,9 @@ def runs_told(events: Iterable[Mapping[str, Any]]) -> list[OtherRun]:
     found: dict[tuple[str | None, str], OtherRun] = {}
     for event in events:
         for one in event.get("other_runs") or () if event["event"] == "runner_started" else ():
-            if isinstance(one, dict) and type(one.get("stages")) is int:
+            if isinstance(one, dict) and type(stages := one.get("stages")) is int and 0 <= stages < _STAGES:
                 run = None if one.get("run") is None else str(one["run"])
-                other = OtherRun(run, str(one.get("folder")), str(one.get("began")), one["stages"])
+                other = OtherRun(run, str(one.get("folder")), str(one.get("began")), stages)
                 found[other.run, other.folder] = other
     return list(found.values())
 

@@ -11,6 +11,7 @@ import pytest
 import typer
 
 from ablation.cli.main import app, main
+from ablation.ledger.ledger import ledger_path, write_run
 from ablation.rollouts.store import finish_stage, write_part
 from tests.verdict.study import lock_small, plan_dict, rollout, stage_info, start_run, tell, tell_stage
 
@@ -84,6 +85,9 @@ def places(tmp_path_factory):
         root / "plans", question=FREE, arms={name: arm for name, arm in plan_dict()["arms"].items() if name != "X"}
     )
     run = start_run(root / "runs" / "small", locked)
+    other = {"run": HOSTILE, "folder": HOSTILE, "began": HOSTILE, "stages": 3}
+    tell(run, locked, "runner_started", removed_partial_files=0, other_runs=[other])
+    write_run(ledger_path(locked.path), plan=locked.digest, study=HOSTILE, run=HOSTILE, folder=HOSTILE)
     tell(run, locked, "model_loaded", environment={"cpu": HOSTILE, "device": HOSTILE, "host": HOSTILE, HOSTILE: HOSTILE})
     for family in ("main", "replication"):
         for arm in ("start", "C", "N"):

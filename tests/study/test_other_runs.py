@@ -8,9 +8,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from starlette.testclient import TestClient
 
 from ablation.ledger.ledger import read_ledger
 from ablation.plan.lock import lock_plan
+from ablation.view.app import create_app
+from ablation.view.library import Library
 
 from .mini import ablation, mini_tree, write_plan
 
@@ -104,6 +107,9 @@ def test_every_page_names_the_other_runs(project):
     assert gone in compared and "(one of 3 runs)" in compared and "The runs differ" not in compared
     audit = words(project, "audit", "runs/second")
     assert "by the ledger" in audit and "SAME_PROBLEMS sibling" in audit and "DIFFERS" not in audit
+    pages = TestClient(create_app(Library(project / "runs")), base_url="http://127.0.0.1:8412")
+    overview = pages.get("/study/mini").text
+    assert gone in overview and there in overview and same in overview
     # The first run knew of none when it began; the ledger that is at hand tells of those that came later.
     sibling = words(project, "verdict", "--plan", "plans/sibling.yaml")
     assert "one of" not in sibling and "The same problems in another plan, mini (" in sibling
