@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ from ablation.audit.findings import Findings
 from ablation.audit.locked import file_sha256
 
 FILE = "adapter_model.safetensors"
+OTHER_ADAPTERS = ("use_dora", "use_rslora", "rank_pattern", "alpha_pattern", "modules_to_save", "lora_bias", "layer_replication")
+OTHER_ADAPTERS = (*OTHER_ADAPTERS, "layers_to_transform", "exclude_modules", "fan_in_fan_out", "target_parameters")
+"""Fields of peft's configuration that make the same weights another model."""
 
 
 def adapter_digest(path: Path) -> str:
@@ -54,6 +58,22 @@ def check_files(folder: Path, found: Findings) -> None:
         if path.stat().st_size != listed[name]["bytes"] or file_sha256(path) != listed[name]["sha256"]:
             found.differ(path, "was changed after the checkpoint was saved")
         found.count("files of checkpoints")
+
+
+def check_config(folder: Path, lora: Mapping[str, Any], found: Findings) -> None:
+    """The adapter is a plain LoRA of the plan's rank, alpha and targets."""
+    path = folder / "adapter_config.json"
+    if not path.is_file():
+        return
+    told = json.loads(path.read_bytes())
+    found.same(path, "r", told.get("r"), lora["rank"], source="the plan says")
+    found.same(path, "lora_alpha", told.get("lora_alpha"), lora["alpha"], source="the plan says")
+    found.same(path, "target_modules", sorted(told.get("target_modules") or ()), sorted(lora["targets"]), source="the plan says")
+    found.same(path, "bias", told.get("bias", "none"), "none", source="a plain LoRA has")
+    for name in OTHER_ADAPTERS:
+        if told.get(name):
+            found.differ(path, f"{name} is {told[name]!r}, which a plain LoRA does not have")
+    found.count("configurations of adapters")
 
 
 def check_adapter(folder: Path, sampled: dict[str, str], found: Findings) -> None:

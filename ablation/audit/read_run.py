@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ablation.audit import counts, intervals, judged, sampled, trained, weights
-from ablation.audit.adapters import check_adapter, check_files
+from ablation.audit.adapters import check_adapter, check_config, check_files
 from ablation.audit.answers import grades
 from ablation.audit.counts import Outcome
 from ablation.audit.findings import Findings
@@ -20,6 +20,7 @@ from ablation.audit.locked import LockedTree, file_sha256, read_problems
 from ablation.audit.rules import STABLE, STOPPED, Compared, Ruled
 from ablation.audit.sampled import START, Partner, Place, Texts
 from ablation.audit.stages import Rows, check_rows, read_rows
+from ablation.audit.weights import Passes
 
 
 @dataclass
@@ -49,6 +50,8 @@ class Run:
     stages: dict[str, Judged] = field(default_factory=dict)
     audits: dict[str, dict[int, Mapping[str, Any]]] = field(default_factory=dict)
     """`family/arm` -> update -> its audit.json."""
+    passes: dict[tuple[str, int], Passes] = field(default_factory=dict)
+    """(`family/arm`, update) -> the tokens that it went through, where this audit has a path to them."""
     texts: Texts = field(default_factory=Texts)
 
     @cached_property
@@ -142,9 +145,11 @@ class Run:
         s0 = weights.fixed_scale(self.tree.training, main)
         reference = weights.reference_lengths(sweep)
         path = self.root / rows.name / "audit.json"
-        stored = trained.check_audit(path, rows, own, self.tree, reference=reference, s0=s0, found=self.found)
-        if stored is not None:
-            self.audits.setdefault(f"{place.family}/{place.arm}", {})[place.update] = stored
+        stored, passes = trained.check_audit(path, rows, own, self.tree, reference=reference, s0=s0, found=self.found)
+        name = f"{place.family}/{place.arm}"
+        self.audits.setdefault(name, {})[place.update] = stored
+        if passes is not None:
+            self.passes[name, place.update] = passes
 
     def marked(self) -> dict[str, set[str]]:
         """Stage -> digests of the texts of its problems, which the ledger must have a mark of."""
@@ -202,6 +207,7 @@ class Run:
         for folder in sorted(self.root.glob("*/*/update-*/checkpoint")):
             with self.found.guard(folder):
                 check_files(folder, self.found)
+                check_config(folder, self.tree.plan["model"]["lora"], self.found)
                 arm, update = (
                     folder.parent.parent.relative_to(self.root).as_posix(),
                     int(folder.parent.name.removeprefix("update-")),

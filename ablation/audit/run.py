@@ -15,6 +15,7 @@ from ablation.audit.blinded import Blinded
 from ablation.audit.chained import read_lines
 from ablation.audit.claims import own_claims
 from ablation.audit.evaluated import Evaluated
+from ablation.audit.events import Events
 from ablation.audit.findings import CANNOT, Findings
 from ablation.audit.history import History
 from ablation.audit.judged import OwnVerdict
@@ -86,6 +87,8 @@ def audit_run(root: Path, *, plan: Path | None = None, regrade: bool = False) ->
         deviations = kept.check_deviations(root, tree, history, found, run.beside)
     with found.guard(root.parent / "ledger.jsonl"):
         kept.check_ledger(root, tree, history, run.marked() | evaluated.marked(), found)
+    with found.guard(lines.path):
+        Events(run, evaluated, history).check_all(deviations)
     own = OwnVerdict(judged.Headline("INCOMPLETE"), [])
     with found.guard(root):
         run.check_extension()

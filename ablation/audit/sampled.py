@@ -65,6 +65,8 @@ class Partner:
     prompts: dict[Key, tuple[str, int]]
     ids: dict[Key, int]
     """Hash of the sampled ids."""
+    parts: dict[str, tuple[int, int]]
+    """Name -> its rollouts and tokens."""
 
 
 @dataclass
@@ -192,6 +194,7 @@ def partner_of(rows: Rows) -> Partner:
         dict(zip(keys, rows.columns["seed"], strict=True)),
         dict(zip(keys, prompts, strict=True)),
         dict(zip(keys, hashes, strict=True)),
+        rows.parts,
     )
 
 

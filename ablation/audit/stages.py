@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,9 @@ TEXTS = ("problem", "effort", "source", "prompt_sha256", "finish_reason", "think
 NUMBERS = ("index", "seed", "prompt_length")
 TOKENS = {"token_ids": pa.int32(), "logprobs": pa.float64(), "top_entropy": pa.float64(), "top_mass": pa.float64()}
 SHARED = ("family", "arm", "stage", "update")
+INFO = ("schema_version", "plan_digest", *SHARED, "adapter_sha256", "think_open_id", "think_close_id", "end_ids", "max_tokens")
+INFO = (*INFO, "sampling", "engine", "logprob_kind")
+"""Fields of `info`."""
 LATER = ("stop_id", "sampling", "logprob_kind")
 """Columns that rows of an earlier version do not have: null there."""
 DUST = 1e-4
@@ -43,6 +46,8 @@ class Rows:
     ends: list[int]
     tokens: dict[str, np.ndarray]
     """Of `TOKENS`: flat arrays [T]."""
+    parts: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Name -> its rollouts and tokens."""
 
     def __len__(self) -> int:
         return len(self.columns["problem"])
@@ -68,9 +73,13 @@ def read_rows(root: Path, folder: Path, found: Findings) -> Rows | None:
     info, listed = content["info"], [part["name"] for part in content["parts"]]
     for stray in sorted(set(path.name for path in folder.glob("part-*.parquet")) - set(listed)):
         found.differ(folder / stray, "is not named in stage.json: it was added after the stage was finished")
+    gone = [name for name in INFO if name not in info]
+    if gone:
+        found.differ(folder / "stage.json", f"its info has no {', '.join(gone)}")
+        return None
     if len(set(listed)) != len(listed) or not listed:
         found.differ(folder / "stage.json", "names no part, or one part twice")
-    tables = []
+    tables, parts = [], {}
     for part in content["parts"]:
         path = folder / part["name"]
         if not path.is_file():
@@ -90,9 +99,11 @@ def read_rows(root: Path, folder: Path, found: Findings) -> Rows | None:
                 if values != {info[column]}:
                     found.differ(path, f"column `{column}` holds {sorted(map(str, values))}, the stage is {info[column]!r}")
             tables.append(table)
+            lengths = table.column("token_ids").combine_chunks().value_lengths().to_pylist()
+            parts[part["name"]] = (table.num_rows, sum(lengths))
     if not tables:
         return None
-    rows = _rows(name, info, pa.concat_tables(tables, promote_options="default"))
+    rows = replace(_rows(name, info, pa.concat_tables(tables, promote_options="default")), parts=parts)
     found.same(folder / "stage.json", "rollouts", content["rollouts"], len(rows), source="the parts have")
     found.count("stages")
     found.count("rollouts", len(rows))

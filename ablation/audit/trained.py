@@ -12,7 +12,8 @@ from ablation.audit.findings import ROUNDING, Findings
 from ablation.audit.locked import LockedTree
 from ablation.audit.rules import stop_fired
 from ablation.audit.stages import Rows
-from ablation.audit.weights import UNITS, weigh
+from ablation.audit.step import check_step
+from ablation.audit.weights import UNITS, Passes, weigh
 
 SUMS = ("absolute_weight", "net_weight", "net_share", "negative_share", "truncated_share", "kl_share")
 
@@ -26,23 +27,23 @@ def check_audit(
     reference: Mapping[str, float],
     s0: float,
     found: Findings,
-) -> Mapping[str, Any] | None:
-    """The audit of one update against what its rollouts give; returns it as it is stored."""
-    if not path.is_file():
-        return None
+) -> tuple[Mapping[str, Any], Passes | None]:
+    """The audit of one update against what its rollouts give; (it as it is stored, the tokens that it went through)."""
     stored = json.loads(path.read_bytes())
     where, arm, update = f"{rows.name}/audit.json", tree.arms[rows.info["arm"]], rows.info["update"]
     found.same(where, "update", stored["update"], update, source="its folder is of update")
     cap = tree.plan["sampling"]["max_tokens"]
     weighed = weigh(arm, tree.training, rows, own, reference=reference, s0=s0, cap=cap, stored=stored)
-    for name in ("learning_rate", "reward_mean") + (("s0",) if arm.get("external") is None else ()):
-        if name in stored:
-            found.same(where, name, stored[name], getattr(weighed, name))
+    outside = arm.get("external") is not None
+    for name in ("learning_rate", "reward_mean", *(() if outside else ("s0",))):
+        if name in stored or not outside:
+            found.same(where, name, stored.get(name), getattr(weighed, name))
     found.same(where, "metrics", stored["metrics"], weighed.metrics)
     found.count("updates: reward, scale and stop metrics")
-    if arm.get("external") is not None:
+    check_step(where, stored, arm, rows, weighed, found)
+    if outside:
         found.same(where, "weights", stored["weights"], None, source="an external arm has")
-        return stored
+        return stored, None
     weights = stored["weights"]
     found.same(where, "weights.no_signal_cells", weights["no_signal_cells"], weighed.no_signal)
     found.same(where, "weights.rollouts", weights["rollouts"], len(rows))
@@ -55,10 +56,10 @@ def check_audit(
     if weighed.weights is None:
         known = arm["weighting"] in UNITS
         found.leave(f"weights of some updates of arm {rows.info['arm']}: {weighed.why_not}" if known else str(weighed.why_not))
-        return stored
+        return stored, weighed.passes
     _compare_weights(where, weights, weighed.weights, found)
     found.count("updates: weights, in all and by source and effort")
-    return stored
+    return stored, weighed.passes
 
 
 def _compare_weights(where: str, stored: Mapping[str, Any], own: Mapping[str, Any], found: Findings) -> None:
@@ -96,8 +97,16 @@ def _check_shares(where: str, weights: Mapping[str, Any], found: Findings) -> No
             total = sum(part[name] for part in weights[group].values())
             if abs(total - weights[name]) > ROUNDING * max(whole, 1.0):
                 found.differ(where, f"weights.{group}: {name} adds up to {total!r}, in all it is {weights[name]!r}")
-    for name, part in {"weights": weights, **weights["by_source"], **weights["by_effort"]}.items():
-        if part["absolute_weight"]:
+        for name in ("negative_share", "truncated_share", "kl_share"):
+            total = sum((part[name] or 0.0) * part["absolute_weight"] for part in weights[group].values())
+            if abs(total - (weights[name] or 0.0) * whole) > ROUNDING * max(whole, 1.0):
+                found.differ(where, f"weights.{group}: {name} does not add up to {weights[name]!r}, as it is in all")
+    parts = {f"{group}.{label}": part for group in ("by_source", "by_effort") for label, part in weights[group].items()}
+    for name, part in {"weights": weights, **parts}.items():
+        if not part["absolute_weight"]:
+            for share in SUMS[2:]:
+                found.same(where, f"{name}.{share}", part[share], None, source="a share of nothing is")
+        else:
             net = part["net_weight"] / part["absolute_weight"]
             if abs(net - part["net_share"]) > ROUNDING or abs(1 - 2 * part["negative_share"] - net) > ROUNDING:
                 found.differ(where, f"shares of {name} are not those of its sums")

@@ -54,6 +54,20 @@ class Piece:
     tokens: int
     anchored: bool
     """A KL anchor holds them."""
+    end: int
+    """Place after the last of them, in the rollout."""
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Tokens that an update goes through."""
+
+    scored: int
+    """In forward passes alone: under the trainer for a clip or a KL term, under the start for a KL term."""
+    trained: int
+    """Of each rollout with a weight the prompt, and the rollout up to its last weighted token."""
+    exact: bool
+    """What rounds to a weight of 0 under a KL term, or is cut by a clip, may end a rollout before that."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +84,7 @@ class Weighed:
     no_signal: list[str]
     counts: dict[str, Any] | None = None
     """Of `weights` what needs no logprob: how many tokens there are."""
+    passes: Passes | None = None
 
 
 def fixed_scale(training: Mapping[str, Any], main_sweep: Sequence[Outcome]) -> float:
@@ -128,6 +143,7 @@ def weigh(
     if arm.get("clip") is not None and stored["weights"].get("clipped_tokens") != 0:
         return Weighed(**common, weights=None, why_not="the clip needs the trainer's logprobs", no_signal=no_signal)
     pieces = _pieces(arm, rows, found, advantages, set(no_signal), s0, cap)
+    common["passes"] = _passes(arm, rows, found, pieces)
     whole = _sums(pieces, found, range(len(found)))
     for name in ("source", "effort"):
         labels = sorted({getattr(one, name) for one in found})
@@ -140,6 +156,17 @@ def weigh(
         return Weighed(**common, weights=None, why_not=why_not, no_signal=no_signal, counts=_counts(whole))
     shares = {name: whole[name] for name in ("negative_share", "truncated_share", "kl_share")}
     return Weighed(**common | {"metrics": metrics | shares}, weights=whole, why_not=None, no_signal=no_signal)
+
+
+def _passes(arm: Mapping[str, Any], rows: Rows, found: Sequence[Outcome], pieces: Sequence[Piece]) -> Passes:
+    prompts, lengths = rows.columns["prompt_length"], [one.tokens for one in found]
+    clip, kl = arm.get("clip") is not None, arm.get("kl") is not None
+    ends: dict[int, int] = {}
+    for piece in pieces:
+        if piece.tokens and (piece.weight or piece.anchored):
+            ends[piece.row] = max(ends.get(piece.row, 0), piece.end)
+    trained = sum(prompts[row] + end for row, end in ends.items())
+    return Passes((clip or kl) * (sum(prompts) + sum(lengths)) * (1 + kl), trained, not (clip or kl))
 
 
 def _counts(whole: Mapping[str, Any]) -> dict[str, Any]:
@@ -215,11 +242,14 @@ def _pieces(
         numerator, denominator = UNITS[arm["weighting"]](sizes)
         weight = own[row] * s0 * numerator / denominator if denominator else 0.0
         push = (-1.0 if one.truncated else 1.0) * arm["finish_push"] * s0 / lengths[row] if lengths[row] and kept[row] else 0.0
-        high = lengths[row]
+        high, last = lengths[row], lengths[row]
         if tau is not None:
-            high = int(np.count_nonzero(_entropy(arm, rows, one, row, lengths[row]) >= tau))
+            above = np.flatnonzero(_entropy(arm, rows, one, row, lengths[row]) >= tau)
+            high, last = len(above), int(above[-1]) + 1 if len(above) else 0
+        start = 0 if arm["tokens"] == "response" else one.weighted_start
         anchored = arm.get("kl") is not None and (kept if arm["finish_push"] else in_loss)[row]
-        pieces += [Piece(row, weight + push, high, anchored), Piece(row, push, lengths[row] - high, anchored)]
+        pieces.append(Piece(row, weight + push, high, anchored, start + last))
+        pieces.append(Piece(row, push, lengths[row] - high, anchored, start + lengths[row]))
     return pieces
 
 

@@ -24,6 +24,7 @@ from ablation.rollouts.grades import grades_of
 from ablation.rollouts.marked import use_of
 from ablation.rollouts.outcomes import Outcomes, outcomes
 from ablation.rollouts.schema import Rollout, StageInfo
+from ablation.rollouts.stage import Stage
 from ablation.rollouts.store import finish_stage, read_stage, stage_record, write_part
 from ablation.study.deviations import take_up_deviations
 from ablation.study.extension import check_record
@@ -35,9 +36,12 @@ from ablation.training.audit import audit_weights
 from ablation.training.batch import weigh_update
 from ablation.training.scale import fixed_scale, sweep_reference
 from ablation.training.stops import rollout_metrics
+from ablation.training.weights import Weights
 from ablation.verdict.run import judge_check
 from tests.verdict.study import CLOSE, DIGITS, END, lock_small, rollout, stage_info, start_run
 
+METRICS = {"nonfinite": 0, "mismatch_mean": 0.125, "mismatch_p99": 0.5, "mismatch_outside": 0.0, "mismatch_k3": 0.0625}
+METRICS |= {"grad_norm": 1.5, "entropy": 0.4}
 EXTENSION = {"updates": 4, "checks": [4]}
 BOTH = {("main", "C"), ("replication", "C")}
 
@@ -132,11 +136,20 @@ class Made:
             "s0": s0,
             "reward_mean": float(found.rewards_R.mean()),
             "weights": weights,
-            "step": {"outcome": "stepped", "stepped": True},
-            "metrics": rollout_metrics(own) | shares | {"nonfinite": 0},
+            "step": {
+                "outcome": "stepped",
+                "stepped": True,
+                "loss": 0.25,
+                "grad_norm": 1.5,
+                "weighted_tokens": weights["weighted_tokens"],
+                "mismatch": {"mean_absolute": 0.125, "p99_absolute": 0.5, "share_ratio_outside_10_percent": 0.0, "k3": 0.0625},
+            },
+            "metrics": rollout_metrics(own) | shares | METRICS,
         }
         told = {"arm": f"{family}/{arm}", "update": k}
-        self.journal.append("update_trained", **told, tokens=1, stepped=True, audit_sha256=sha256_bytes(json_bytes(audit)))
+        counts = self.counted(stage, own, arm, found.weights)
+        outcome = {"stepped": True, "outcome": "stepped", "seconds": 1.0}
+        self.journal.append("update_trained", **told, **counts, **outcome, audit_sha256=sha256_bytes(json_bytes(audit)))
         write_json(folder / "audit.json", audit)
         moved = self.adapter(family, arm, k - 1) + np.float32(1 + ord(arm[0]))
         self.adapters[family, arm, k] = moved
@@ -145,6 +158,14 @@ class Made:
             lambda path: save_file(tensors(moved), path / "adapter_model.safetensors"),
             tell=lambda digest: self.journal.append("checkpoint_saved", **told, checkpoint_sha256=digest),
         )
+
+    def counted(self, stage: Stage, own: Outcomes, arm: str, weights: Weights) -> dict[str, int]:
+        """Tokens of an update: with a weight, in its backward pass, and scored alone."""
+        last = [int(np.flatnonzero(one)[-1]) + 1 if one.any() else 0 for one in weights.tokens]
+        trained = sum(int(prompt) + end for prompt, end in zip(stage.prompt_length, last, strict=True) if end)
+        passes = 2 if self.plan.arms[arm].kl else 0
+        scored = passes * int(sum(stage.prompt_length) + sum(stage.lengths))
+        return {"tokens": int(weights.weighted_R.sum()), "trained_tokens": trained, "scored_tokens": scored}
 
     def arm(self, family: str, arm: str, kinds: dict[str, int]) -> None:
         for k in (1, 2):

@@ -32,7 +32,8 @@ def stopped_control(folder) -> Made:
     made.update("main", "C", 2, {"clean": 4}, logprob=-0.9)
     metrics = [json.loads(made.run.audit("main", "C", k).read_bytes())["metrics"] for k in (1, 2)]
     record = json_bytes(fired_rule(made.plan.stop_rules, metrics))
-    made.journal.append("arm_stopped", arm="main/C", rule="logprob_fell", update=2, stopped_sha256=sha256_bytes(record))
+    told = {"arm": "main/C", "rule": "logprob_fell", "update": 2, "reason": json.loads(record)["reason"]}
+    made.journal.append("arm_stopped", **told, stopped_sha256=sha256_bytes(record))
     write_bytes(made.run.stopped("main", "C"), record)
     return made
 
@@ -83,7 +84,8 @@ def test_imported_rollouts(tmp_path):
     def as_imported(records):
         kept = [one for one in records if one["event"] in ("runner_started", "stage_sampled", "stage_graded")]
         kept = [one for one in kept if "update-" not in str(one.get("stage"))]
-        return [one | {"event": "stage_imported"} if one["event"] == "stage_sampled" else one for one in kept]
+        given = {"event": "stage_imported", "source": engine["source"], "source_sha256": engine["sha256"]}
+        return [one | given if one["event"] == "stage_sampled" else one for one in kept]
 
     reseal(root, as_imported)
     write_verdict(made)
