@@ -90,8 +90,7 @@ def check(file: PlanFile, as_json: Json = False) -> None:
     missing = missing_resources(loaded)
     for line in missing:
         _note(f"not at hand: {line}")
-    repeated, notes = _note_repeated_arms(loaded), _note_families(loaded) + _note_clusters(loaded) + _note_limits(loaded)
-    notes += _note_many_arms(loaded)
+    repeated, notes = _note_repeated_arms(loaded), _notes(loaded) + _note_many_arms(loaded)
     result = {
         "plan": str(file),
         "ok": True,
@@ -185,9 +184,7 @@ def lock(file: PlanFile, as_json: Json = False) -> None:
         raise already_locked(file)
     loaded = checked_plan(file)
     _note_repeated_arms(loaded)
-    _note_families(loaded)
-    _note_clusters(loaded)
-    _note_limits(loaded)
+    _notes(loaded)
     luck, lines = luck_before_lock(loaded)
     sampler = _asked_engine(loaded)
     locked = lock_plan(file, loaded, sampler)
@@ -228,6 +225,21 @@ def _note_repeated_arms(loaded: LoadedPlan) -> list[tuple[str, str]]:
     for arm, first in repeated:
         _note(f"note: arms.{arm} trains as arms.{first} does, under another name: every number of it would be the same")
     return repeated
+
+
+def _notes(loaded: LoadedPlan) -> list[str]:
+    """Say what is valid but hardly meant, or cannot come to anything."""
+    return _note_families(loaded) + _note_efforts(loaded) + _note_clusters(loaded) + _note_limits(loaded)
+
+
+def _note_efforts(loaded: LoadedPlan) -> list[str]:
+    """Say which effort of a set looks like a slip of the pen: any name is allowed, and the template may take it."""
+    from ablation.plan.phase2 import doubtful_efforts
+
+    lines = [f"{field}: {text}" for field, text in doubtful_efforts(loaded.plan)]
+    for line in lines:
+        _note(_wrapped(f"warning: {line}"))
+    return lines
 
 
 def _note_families(loaded: LoadedPlan) -> list[str]:

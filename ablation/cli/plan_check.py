@@ -77,17 +77,14 @@ def ledger_gaps(plan: Plan, plan_path: Path) -> list[str]:
 
 
 def effort_faults(plan: Plan, plan_path: Path) -> list[Found]:
-    """Efforts between which the chat template of the base makes no difference, if the base is at hand."""
+    """Efforts between which the chat template of the base makes no difference or that it refuses, if the base is at hand."""
     from ablation.plan.locate import locate
-    from ablation.problems.template import efforts_that_look_the_same
+    from ablation.problems.template import effort_fault
 
     if plan.model.base.owed is not None or len(plan.problems.cells) < 2:
         return []
-    same = efforts_that_look_the_same(locate(plan.model.base, plan_path), plan.problems.cells)
-    if same is None:
-        return []
-    text = f"`{same[0]}` and `{same[1]}` are rendered as the same prompt by the model's chat template; use one of them"
-    return [(("problems", "cells", same[1]), text)]
+    found = effort_fault(locate(plan.model.base, plan_path), plan.problems.cells)
+    return [] if found is None else [(("problems", "cells", found[0]), found[1])]
 
 
 def seed_faults(plan: Plan) -> list[Found]:

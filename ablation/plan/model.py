@@ -15,7 +15,7 @@ from ablation.plan.prices import Prices
 from ablation.plan.resources import Model, Resource
 from ablation.plan.rules import StopRule, rule_list_problems
 from ablation.plan.section import (
-    EFFORTS,
+    MOST_EFFORTS,
     Count,
     Name,
     NonNegativeFloat,
@@ -70,16 +70,13 @@ class Problems(Section):
 
     training: Resource
     """JSONL, one problem a line: id, source, prompt, grader, gold."""
-    cells: dict[str, list[Text]]
-    """Effort -> problem ids. A cell is one problem at one effort."""
+    cells: Annotated[dict[Name, list[Text]], Field(max_length=MOST_EFFORTS)]
+    """Effort -> problem ids. A cell is one problem at one effort, a name that the model's chat template knows."""
 
     @model_validator(mode="after")
     def _cells(self) -> Problems:
         problems: list[tuple[tuple[str | int, ...], str]] = []
         for effort, ids in self.cells.items():
-            if effort not in EFFORTS:
-                text = f"unknown effort `{effort}`; known: {', '.join(EFFORTS)}{did_you_mean(effort, EFFORTS)}"
-                problems.append((("cells", effort), text))
             first: dict[str, int] = {}
             for index, name in enumerate(ids):
                 if first.setdefault(name, index) != index:

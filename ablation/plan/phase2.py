@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from ablation.errors import UsageError
 from ablation.plan.resources import Resource
 from ablation.plan.rules import AGENT_COUNTS, GUARD_MEASURES, MEASURES, SAFETY_COUNTS, Rule
-from ablation.plan.section import Effort, Name, PositiveFloat, PositiveInt, Section, Share, Text, did_you_mean, refuse_any
+from ablation.plan.section import MOST_EFFORTS, Name, PositiveFloat, PositiveInt, Section, Share, Text, did_you_mean, refuse_any
 from ablation.plan.tables import STUDY, Table
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 AGENT_MEASURES = ("agent_turn", "agent_tokens", *AGENT_COUNTS)
 Stage = Literal["main", "agent", "safety", "held_out", "never_used"]
-Efforts = Annotated[list[Effort], Field(min_length=1, max_length=3)]
+Efforts = Annotated[list[Name], Field(min_length=1, max_length=MOST_EFFORTS)]
 Problem = tuple[tuple[str | int, ...], str]
 
 
@@ -147,7 +147,7 @@ class AgentSet(Section):
     """JSONL, one state a line: id, task, messages, tools."""
     rollouts_per_state: PositiveInt
     """Turns sampled at each state, by each model."""
-    effort: Effort = "xhigh"
+    effort: Name = "xhigh"
     """Effort at which a state that names none is sampled."""
 
 
@@ -247,6 +247,20 @@ def evaluation_sets(plan: Plan) -> dict[str, EvaluationSet]:
         two = release.safety
         sets["safety"] = EvaluationSet("safety", "verdict.release.safety.prompts", two.prompts, tuple(two.efforts), None, 1)
     return sets
+
+
+def doubtful_efforts(plan: Plan) -> list[tuple[str, str]]:
+    """(field, what to say) of each effort of a set that nothing else in the plan uses, and that is nearly one which is used."""
+    used = {"problems.cells": set(plan.problems.cells)}
+    used |= {one.field: set(one.efforts) for one in evaluation_sets(plan).values()}
+    found = []
+    for field, efforts in used.items():
+        others = set().union(*(other for name, other in used.items() if name != field))
+        for effort in sorted(efforts - others) if field != "problems.cells" else ():
+            near = did_you_mean(effort, sorted(others))
+            if near:
+                found.append((field, f"its effort `{effort}` is nowhere else in the plan{near}"))
+    return found
 
 
 def evaluation_family(plan: Plan) -> str:

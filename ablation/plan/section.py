@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -44,8 +44,8 @@ def did_you_mean(found: object, allowed: Iterable[str]) -> str:
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,39}$")]
 """A short name that is also a folder name."""
 
-EFFORTS = ("low", "medium", "xhigh")
-Effort = Literal["low", "medium", "xhigh"]
+MOST_EFFORTS = 8
+"""At which a plan samples anything: which pairs are read is chosen over all groups of them."""
 
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 """A SHA-256 in lower-case hex."""

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from ablation.errors import UsageError
-from ablation.plan.model import EFFORTS
 from ablation.problems.chat import messages_text, read_messages, take
 from ablation.problems.plain import parse_line, shown
 from ablation.problems.problem import Problem
@@ -108,15 +107,17 @@ def _state(values: Any, where: str) -> AgentState:
     take(values, where, _FIELDS, _NEEDED)
     for name in ("id", "task"):
         check_name(values[name], f"{where}: {name}")
-    for name, allowed in (("effort", EFFORTS), ("past_thinking", PAST_THINKING)):
-        if name in values and values[name] not in allowed:
-            raise UsageError(f"{where}: {name}: found `{shown(values[name])}`", hint=f"One of {', '.join(allowed)}.")
+    if "effort" in values:
+        check_name(values["effort"], f"{where}: effort")
+    past = values.get("past_thinking", "drop")
+    if past not in PAST_THINKING:
+        raise UsageError(f"{where}: past_thinking: found `{shown(past)}`", hint=f"One of {', '.join(PAST_THINKING)}.")
     return AgentState(
         id=values["id"],
         task=values["task"],
         messages=read_messages(values["messages"], f"{where}: messages"),
         tools=read_tools(values["tools"], f"{where}: tools"),
         effort=values.get("effort"),
-        past_thinking=values.get("past_thinking", "drop"),
+        past_thinking=past,
         parallel_tool_calls=values.get("parallel_tool_calls", True),
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from ablation.plan.section import did_you_mean
 from ablation.problems.tokenizer import LIMITS, WORK
 from ablation.problems.workers import Failure, run_items
 
@@ -15,27 +16,36 @@ WITH_TOOLS = "tool_use"
 """The template that a tokenizer with several takes where there are tools."""
 
 
-def efforts_that_look_the_same(folder: Path, efforts: Iterable[str]) -> tuple[str, str] | None:
-    """The first two of `efforts` for which the template renders the same text: it ignores `reasoning_effort`, or does not know
-    one.
+def effort_fault(folder: Path, efforts: Iterable[str]) -> tuple[str, str] | None:
+    """The first of `efforts` that the template does not know, and what to say of it: it renders the same text as for an earlier
+    one, so it ignores `reasoning_effort` or does not know one; or it refuses this effort and takes another.
 
-    None if all differ, and if the template cannot be rendered here: the run renders it again, with its tokenizer, and refuses the
-    same (`render.refuse_equal_prompts`).
+    None if all are well, and if the template cannot be rendered here: the run renders it again, with its tokenizer, and refuses
+    the same (`render.refuse_equal_prompts`).
     """
     template = chat_template(folder)
     if template is None:
         return None
     seen: dict[str, str] = {}
+    refused: dict[str, str] = {}
     for effort in efforts:
         try:
             text = PlainTemplate(template).apply_chat_template(
                 [{"role": "user", "content": "?"}], add_generation_prompt=True, reasoning_effort=effort
             )
+        except Refused as error:
+            refused[effort] = str(error)
+            continue
         except ValueError:  # what it needs may not be here
             return None
         if text in seen:
-            return seen[text], effort
+            return (
+                effort,
+                f"`{seen[text]}` and `{effort}` are rendered as the same prompt by the model's chat template; use one of them",
+            )
         seen[text] = effort
+    for effort, why in refused.items() if seen else ():
+        return effort, f"the model's chat template refuses effort `{effort}`{did_you_mean(effort, seen.values())}: {why}"
     return None
 
 

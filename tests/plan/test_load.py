@@ -124,7 +124,6 @@ def test_number_forms_are_the_same_plan(plan_path, plan_text, form):
         ),
         ("name: logprob_lost", "name: clean_lost", "verdict.damage[1].name: two rules are called `clean_lost`"),
         ("xhigh: [p00, p01", "xhigh: [p00, p00", "problems.cells.xhigh[1]: cell `p00@xhigh` is listed twice"),
-        ("    xhigh:", "    high:", "problems.cells.high: unknown effort `high`; known: low, medium, xhigh; did you mean `xhigh`?"),
         ("low: [p00", "low: [0", "problems.cells.low[0]: found the number 0; allowed: text; put quotes around it"),
         (
             "at: base.bin",

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from ablation.problems import template as module
-from ablation.problems.template import WITH_TOOLS, PlainTemplate, Refused, chat_template, efforts_that_look_the_same
+from ablation.problems.template import WITH_TOOLS, PlainTemplate, Refused, chat_template, effort_fault
 from ablation.problems.workers import Limits, close_workers
 
 EFFORTS = ["low", "medium", "xhigh"]
@@ -19,22 +19,24 @@ def folder(tmp_path, template):
 
 
 @pytest.mark.parametrize(
-    ("template", "same"),
+    ("template", "fault"),
     [
         (SAYS_IT, None),
-        ("{{ messages[0]['content'] }}", ("low", "medium")),
-        (TWO_LEVELS, ("medium", "xhigh")),
+        ("{{ messages[0]['content'] }}", "medium"),
+        (TWO_LEVELS, "xhigh"),
         ("{{ raise_exception('never') }}", None),  # left to the run
         ("{{ strftime_now('%Y') }}{% break %}", None),  # not a template
-        ("{% for e in [1, 2] %}{% if e == 2 %}{% break %}{% endif %}{{ e | tojson }}{% endfor %}", ("low", "medium")),
+        ("{% for e in [1, 2] %}{% if e == 2 %}{% break %}{% endif %}{{ e | tojson }}{% endfor %}", "medium"),
+        (SAYS_IT + "{% if reasoning_effort == 'medium' %}{{ raise_exception('no') }}{% endif %}", "medium"),
     ],
 )
-def test_efforts_that_a_template_cannot_tell_apart(tmp_path, template, same):
-    assert efforts_that_look_the_same(folder(tmp_path, template), EFFORTS) == same
+def test_efforts_that_a_template_cannot_tell_apart(tmp_path, template, fault):
+    found = effort_fault(folder(tmp_path, template), EFFORTS)
+    assert (found and found[0]) == fault
 
 
 def test_one_effort_is_always_fine(tmp_path):
-    assert efforts_that_look_the_same(folder(tmp_path, "?"), ["low"]) is None
+    assert effort_fault(folder(tmp_path, "?"), ["low"]) is None
 
 
 @pytest.mark.parametrize(
@@ -94,7 +96,7 @@ def test_a_template_without_end_is_ended(monkeypatch, text, said):
 def test_a_prompt_of_any_length_is_not_taken(tmp_path):
     with pytest.raises(ValueError, match="makes a text of more than 16,777,216 characters"):
         PlainTemplate(PRINTS).apply_chat_template([])
-    assert efforts_that_look_the_same(folder(tmp_path, PRINTS), EFFORTS) is None
+    assert effort_fault(folder(tmp_path, PRINTS), EFFORTS) is None
 
 
 @pytest.mark.parametrize(

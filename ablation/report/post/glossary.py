@@ -33,7 +33,7 @@ WORDS = {
     "control": "the arm that the others are held against: training as it is, without the change that an arm tries.",
     "contrast": "what the headline asks for: in the same seeds the control is damaged and another arm is not.",
     "family": "one set of random seeds for sampling and shuffling. The second repeats control and first stable arm.",
-    "cell": "one problem at one setting of reasoning effort (low, medium or xhigh).",
+    "cell": "one problem at one setting of reasoning effort (low, medium or high, for instance).",
     "rollout": "one sampled response: thinking, then a visible answer.",
     "group": "the rollouts of one cell in one update. A rollout is held against the others of its group.",
     "advantage": "reward of a rollout minus what its group gives for comparison, most often the group's mean reward; an arm says "
