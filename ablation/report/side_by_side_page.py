@@ -41,10 +41,12 @@ def pages(plan: Plan, digest: str, runs: Sequence[RunOfPlan]) -> Iterator[Render
         yield Text("")
         yield _table(runs[start : start + AT_ONCE], first=runs[0])
     yield Text("")
+    yield Text(LEGEND)
     told = [(f"{one.root.name}: ", line.in_words()) for one in runs for line in one.verdict.attempts.redone]
     told += [("", line) for line in dict.fromkeys(line for one in runs for line in one.verdict.attempts.beside)]
+    if told:
+        yield Text("")
     yield from (Text(clean(f"{whose}{line}")) for whose, line in told)
-    yield Text(LEGEND)
     yield Text("")
     yield Text(_conclusion(runs), style="bold")
 
