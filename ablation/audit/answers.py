@@ -1,19 +1,23 @@
 """Grades of visible answers, read by this audit's own code for the graders `integer`, `exact` and `choice`.
 
 The others (`math`, `reasoning_gym`, `code`) are what `grades.json` says, or what the engine's one
-grading function says.
+grading function says. Those of `math` are held against this audit's own arithmetic (`mathematics`) where it reads both texts.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
+from ablation.audit import mathematics
 from ablation.audit.findings import Findings
 from ablation.audit.options import option
 
 OWN = ("integer", "exact", "choice")
 SLOW = ("math", "reasoning_gym", "code")
+LIMITED = ("grader_timeout", "memory_limit", "too_long", "not_comparable")
+"""Reasons of a wrong answer that say nothing about its value."""
 BLANKS = {" ", "\u00a0", "\u2009", "\u202f"}
 MARKS = ("{,}", "\\,", ",", *sorted(BLANKS))
 MINUS = {"-", "\u2212"}
@@ -105,7 +109,7 @@ def grades(
 
     `stored` is what `grades.json` says of each. What this audit reads itself must be what is stored.
     """
-    result: list[Grade | None] = []
+    pairs, result = list(pairs), []
     asked: list[tuple[int, dict[str, Any], str]] = []
     for row, pair in enumerate(pairs):
         told = stored[row] if stored is not None else None
@@ -121,7 +125,8 @@ def grades(
         elif told is not None and problem["grader"] in SLOW and not regrade:
             result[row] = (told["status"], told["extracted"])
             found.count("grades taken from grades.json")
-            found.leave(f"grades of `{problem['grader']}`: taken from grades.json (--regrade asks the grader again)")
+            if problem["grader"] != "math":
+                found.leave(f"grades of `{problem['grader']}`: taken from grades.json (--regrade asks the grader again)")
         else:
             asked.append((row, problem, answer))
     if asked:
@@ -129,12 +134,43 @@ def grades(
             result[row] = one
             found.count("answers graded by the engine's grading function")
             found.borrow(f"the grader `{problem['grader']}`")
+    for pair, told, one in zip(pairs, stored or [None] * len(pairs), result, strict=True):
+        if pair is not None and one is not None and pair[0]["grader"] == "math":
+            who = f"{_who(told)} " if told else f"an answer to {pair[0]['id']} "
+            _hold_mathematics(*pair, one, told.get("reason") if told else None, where, who, found)
     for row, one in enumerate(result):
         told = stored[row] if stored is not None else None
         if one is not None and told is not None and (told["status"], told["extracted"]) != one:
             text = f"is stored as `{told['status']}` ({told['extracted']!r}); the answer is `{one[0]}` ({one[1]!r})"
             found.differ(where, f"{_who(told)} {text}")
     return result
+
+
+def _hold_mathematics(
+    problem: dict[str, Any], answer: str, grade: Grade, reason: str | None, where: str, who: str, found: Findings
+) -> None:
+    """A grade of `math` against this audit's own arithmetic."""
+    status, given = grade
+    box = mathematics.last_box(answer)
+    if status == "grader_error":
+        return
+    if (given is None) != (box is None or not re.sub(r"\\boxed|[{}\s]", "", box)):
+        found.differ(where, f"{who}is graded `{status}` ({given!r}); in its last box is {box!r}")
+    elif given is not None:
+        if re.sub(r"\\boxed|[{}\s]", "", given) != re.sub(r"\\boxed|[{}\s]", "", str(box)):
+            found.differ(where, f"{who}has the answer {given!r} stored; in its last box is {box!r}")
+        try:
+            seen = mathematics.compared(mathematics.last_box(problem["gold"]) or problem["gold"], given)
+        except mathematics.Left as left:
+            found.leave(f"grades of `math` that this audit's own arithmetic does not reach: {left}")
+            return
+        if status == ("incorrect" if seen == "same" else "correct" if seen == "apart" else None) and reason not in LIMITED:
+            text = "the same number" if seen == "same" else "another number"
+            found.differ(where, f"{who}is graded `{status}`, but {given!r} is {text} beside the gold {problem['gold']!r}")
+        elif seen == "close" and status == "incorrect":
+            found.leave("grades of `math` that this audit's own arithmetic does not reach: two values that it cannot tell apart")
+        else:
+            found.count("grades of `math` held by this audit's own arithmetic")
 
 
 def _by_the_engine(pairs: list[tuple[dict[str, Any], str]]) -> list[Grade]:

@@ -88,6 +88,23 @@ def same(one: sp.Expr, other: sp.Expr, *, is_complex: bool = False) -> bool:
     return one == other or _is_zero(_minus(one, other), {}, is_complex, known=False)
 
 
+def order(one: sp.Expr, other: sp.Expr) -> int:
+    """-1, 0 or 1: whether `one`, a real number, is less than `other`, the same or more. Raises what `same` raises."""
+    if same(one, other):
+        return 0
+    difference = _minus(_ready(one), _ready(other))
+    for bits in _precisions(difference):
+        try:
+            value = _Evaluation(bits, {}, False).value(difference)
+        except _Wide:
+            continue
+        if isinstance(value, iv.mpc):
+            break
+        if isinstance(value, Fraction) or 0 not in value:
+            return 1 if value > 0 else -1
+    raise NotComparable
+
+
 def rounds_to(decimal: Fraction, tree: sp.Expr) -> bool:
     """Whether the value of `tree`, which is not rational, and `decimal` are the same to six places, or to three digits where that
     is finer."""

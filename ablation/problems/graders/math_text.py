@@ -64,6 +64,8 @@ _POWER = re.compile(
 _ROOT = re.compile(r"\\sqrt(?![A-Za-z])\s*(\[[^\[\]]*\])?\s*(?:(?=\()|(\d|[A-Za-z]|\\[A-Za-z]+(?![A-Za-z{])))")
 _CHOOSE = re.compile(r"(?:\{|^)\s*([^{}]+?)\s*\\choose\s*([^{}]+?)\s*(?:\}|$)|(?<![A-Za-z\\])C\((\d+), ?(\d+)\)")
 _FRACTION = re.compile(r"\\frac\s*")
+# 2(\frac{1}{2}) and (2)\frac{1}{2} are no mixed numbers.
+_BESIDE_BRACKET = re.compile(r"((?<![_^.\dA-Za-z\\])\d+(?:\.\d+)?(?= ?\()|\)(?= ?(?:\(|\\frac(?![A-Za-z])))) ?")
 _ARGUMENT = re.compile(r"\s*(\d|[A-Za-z]|\\[A-Za-z]+(?![A-Za-z]|\s*[{\[]))")
 
 
@@ -159,7 +161,7 @@ def _braced(text: str) -> str:
             else:
                 break
         pieces[place] = taken + rest
-    return r"\frac".join(pieces)
+    return _BESIDE_BRACKET.sub(r"\1\\cdot ", r"\frac".join(pieces))
 
 
 def _brackets_to_braces(text: str, opening: str) -> str:

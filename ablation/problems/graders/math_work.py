@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
-from functools import lru_cache
+from functools import cmp_to_key, lru_cache
 from typing import Any
 
 import sympy as sp
@@ -121,6 +121,44 @@ def _above_zero(relation: Relational) -> tuple[str, sp.Expr]:
     return (relation.rel_op.replace("<", ">"), -above if "<" in relation.rel_op else above)
 
 
+def _as_sets(gold: Any, answer: Any) -> tuple[Any, Any]:
+    """An inequality beside a set is the set of what it holds for."""
+    if isinstance(gold, sp.Set) != isinstance(answer, sp.Set):
+        try:
+            return tuple(one if isinstance(one, sp.Set) else math_verify.unwrap_fcs(one).as_set() for one in (gold, answer))
+        except Exception:
+            pass
+    return gold, answer
+
+
+def _ranked(*sets: sp.Set) -> list[sp.Set]:
+    """The sets with the place of each of their numbers, in order, instead of the number: no digit counts then."""
+    numbers = {end for one in sets for part in one.atoms(sp.Interval, sp.FiniteSet) for end in _ends(part)}
+    ranks: list[list[sp.Expr]] = []
+    for number in sorted(numbers, key=cmp_to_key(math_exact.order)):
+        if ranks and math_exact.same(ranks[-1][0], number):
+            ranks[-1].append(number)
+        else:
+            ranks.append([number])
+    place = {number: sp.Integer(rank) for rank, equal in enumerate(ranks) for number in equal}
+    return [_replaced(one, place) for one in sets]
+
+
+def _ends(part: sp.Set) -> list[sp.Expr]:
+    ends = [part.start, part.end] if isinstance(part, sp.Interval) else list(part.args)
+    return [end for end in ends if not end.is_infinite]
+
+
+def _replaced(one: sp.Set, place: dict[sp.Expr, sp.Integer]) -> sp.Set:
+    if isinstance(one, sp.Interval):
+        return sp.Interval(place.get(one.start, one.start), place.get(one.end, one.end), one.left_open, one.right_open)
+    if isinstance(one, sp.FiniteSet):
+        return sp.FiniteSet(*(place.get(end, end) for end in one.args))
+    if isinstance(one, sp.Union | sp.Intersection | sp.Complement):
+        return one.func(*(_replaced(part, place) for part in one.args))
+    return one
+
+
 class _Comparison:
     """One pair. `decimals`: the decimal numbers that are written in it."""
 
@@ -135,6 +173,10 @@ class _Comparison:
             return self._same_number(gold, answer)
         if isinstance(gold, Relational) and isinstance(answer, Relational) and _is_multiple(gold, answer):
             return True
+        gold, answer = _as_sets(gold, answer)
+        if isinstance(gold, sp.Set) and isinstance(answer, sp.Set) and not gold.free_symbols | answer.free_symbols:
+            gold, answer = _ranked(gold, answer)
+            return gold == answer or gold.symmetric_difference(answer).is_empty is True
         # The two places where math-verify compares numbers; its own comparison rounds.
         math_verify.sympy_numeric_eq = lambda one, other, *_: self._same_inside(one, other)
         math_verify.sympy_symbolic_eq = lambda one, other: False
