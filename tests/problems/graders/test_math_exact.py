@@ -47,6 +47,7 @@ def same(one: str, other: str) -> bool:
         (r"\frac{1}{\sqrt{n}}", r"\sqrt{1/n}", r"-\sqrt{1/n}"),
         (r"x+2^{-60}", r"2^{-60}+x", "x+2^{-59}"),
         (r"\sin x", r"2\sin\frac{x}{2}\cos\frac{x}{2}", r"\sin x+10^{-400}"),
+        (r"\cos x", r"\cos(-x)", r"\cos x+10^{-(5\cdot 10^3)}"),
         (r"\sqrt{x^2}", "|x|", "x"),
         ("(-1)^{n}", r"\cos(n\pi)", "1"),
         ("n!", r"n\cdot(n-1)!", r"n\cdot(n-2)!"),
