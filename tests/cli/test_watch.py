@@ -15,6 +15,7 @@ import time
 
 import pytest
 
+from ablation.study.journal import Journal
 from ablation.study.runlock import exclusive
 from tests.rollouts.test_address import RECORD
 from tests.study.mini import ROOT, ablation, command, environment
@@ -76,9 +77,10 @@ def test_on_a_terminal_until_ctrl_c_with_a_new_size_and_a_new_event(run):
     narrow = shown.until(r"main/N +5/5.*next ", before)
     assert "█" not in narrow.split("main/C", 1)[1]
     before = len(shown.seen)
-    with (run / "journal.jsonl").open("a") as journal:
-        journal.write(json.dumps({"time": "2026-11-30T12:34:56+00:00", "event": "runner_started", "seq": 1}) + "\n")
-    shown.until("12:34:56  runner started", before)
+    journal = Journal(run / "journal.jsonl", json.loads((run / "plan.lock").read_bytes())["digest"])
+    journal.append("runner_started")
+    journal.close()
+    shown.until(rf"{journal.events[-1]['time'][11:19]}  runner started", before)
     assert shown.end(signal.SIGINT) == 0
     assert "interrupted" not in shown.seen and "Traceback" not in shown.seen
 
