@@ -1,12 +1,13 @@
 """The audit's own reading of mathematics: by hand, on pairs of known truth, and against grades that are not true."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ablation.audit.answers import grades
 from ablation.audit.findings import Findings
 from ablation.audit.mathematics import Left, compared, last_box
+from ablation.problems.graders.math_work import work
 from tests.problems.answer_pairs import answer_pairs
 from tests.problems.maths_pairs import pairs
 
@@ -104,3 +105,36 @@ def test_a_grade_that_is_not_true_is_a_difference():
     assert held("x+1", r"\boxed{1+x}", "correct", "1+x").cannot == [
         "grades of `math` that this audit's own arithmetic does not reach: letters"
     ]
+
+
+NUMBERS = st.one_of(
+    st.integers(0, 20).map(str),
+    st.sampled_from(["0.5", "1.25", r"\pi", "e", r"\sqrt{2}", r"\frac12", r"2\frac{1}{3}", "10^{20}"]),
+)
+SUMS = st.recursive(
+    NUMBERS,
+    lambda part: st.one_of(
+        st.tuples(part, st.sampled_from(["+", "-", r"\cdot ", "/", "*", "^", ""]), part).map(lambda t: f"({t[0]}){t[1]}({t[2]})"),
+        st.tuples(part, st.sampled_from(["+", "-", r"\cdot ", r" \times "]), part).map("".join),
+        st.tuples(part, part).map(lambda t: rf"\frac{{{t[0]}}}{{{t[1]}}}"),
+        part.map(lambda one: f"-{one}"),
+        part.map(lambda one: rf"\sqrt{{{one}}}"),
+        part.map(lambda one: rf"\ln({one})"),
+        st.tuples(part, st.integers(2, 9)).map(lambda t: f"({t[0]})^{t[1]}"),
+        st.integers(0, 9).map(lambda n: f"{n}!"),
+    ),
+    max_leaves=5,
+)
+
+
+@settings(deadline=None)
+@given(SUMS, SUMS)
+def test_the_grader_sees_the_same(gold, answer):
+    """Two readers and two ways to compute, of one text."""
+    for one, other in ((gold, answer), (gold, f"({gold})+1-1"), (gold, f"{gold}+10^{{-40}}")):
+        try:
+            found = compared(one, other)
+        except Left:
+            continue
+        told = work([one, other])
+        assert "failed" in told or told["same"] == (found != "apart"), (one, other, found, told)

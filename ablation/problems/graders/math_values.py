@@ -368,7 +368,7 @@ class Evaluation:
             return iv.atan2(value, iv.mpf(1))
         rest = (1 - value) * (1 + value)
         if not rest >= 0:
-            raise Wide if 0 in rest else NotComparable
+            raise Wide if 0 in rest else NotComparable if self.is_complex else Undefined
         root = iv.sqrt(rest)
         return iv.atan2(value, root) if kind is sp.asin else iv.atan2(root, value)
 

@@ -14,6 +14,7 @@ from typing import Any
 import sympy as sp
 from latex2sympy2_extended import NormalizationConfig, latex2sympy, normalize_latex
 from latex2sympy2_extended.latex2sympy2 import ConversionConfig, _Latex2Sympy
+from latex2sympy2_extended.logic import And
 from math_verify import grader as math_verify
 from sympy.core.relational import Relational
 
@@ -122,8 +123,9 @@ def _above_zero(relation: Relational) -> tuple[str, sp.Expr]:
 
 
 def _as_sets(gold: Any, answer: Any) -> tuple[Any, Any]:
-    """An inequality beside a set is the set of what it holds for."""
-    if isinstance(gold, sp.Set) != isinstance(answer, sp.Set):
+    """An inequality beside a set is the set of what it holds for, and so are two chains of them."""
+    is_set = [isinstance(one, sp.Set) for one in (gold, answer)]
+    if is_set[0] != is_set[1] or all(isinstance(one, And) for one in (gold, answer)):
         try:
             return tuple(one if isinstance(one, sp.Set) else math_verify.unwrap_fcs(one).as_set() for one in (gold, answer))
         except Exception:

@@ -149,6 +149,8 @@ def test_a_very_long_answer_is_not_compared():
         ("2e-1", ["-1+2e"], ["0.2"]),
         (r"\frac{\pi}{2}", ["pi/2", "0.5pi", "π/2", r"\text{pi}/2", "arccos(0)"], ["pi/3", "-pi/2"]),
         (r"\frac1{\sqrt n}", [r"\sqrt{1/n}", "n^{-1/2}", "1/sqrt(n)"], [r"-\sqrt{1/n}", r"\frac1n"]),
+        ("2<x<5", ["(2,5)", "5>x>2"], [r"2\le x<5", "(2,6)"]),
+        (r"\arcsin x", [r"\frac\pi2-\arccos x"], [r"\arccos x"]),
         (r"\infty", ["infinity", "inf", r"\text{infinity}", "∞"], ["-infinity", "0"]),
         (r"\sin 30^\circ", ["0.5", "sin(30°)"], [r"\sin 30"]),
         ("101_2", ["101", "101_{2}"], ["101_3", "110_2"]),
