@@ -96,7 +96,7 @@ def test_what_a_state_may_say_besides(tmp_path):
         (changed("task", to=...), ":1: task: is missing"),
         (changed("task", to=3), ":1: task: found a number, not a text"),
         (changed("id", to="a b"), ":1: id: `a b` is not an id"),
-        (GOOD | {"effort": "high"}, ":1: effort: found `high`"),
+        (GOOD | {"effort": "very high"}, ":1: effort: `very high` is not an id"),
         (GOOD | {"past_thinking": True}, ":1: past_thinking: found true or false, not a text"),
         (GOOD | {"past_thinking": "cut"}, ":1: past_thinking: found `cut`"),
         (changed("messages", to=[]), ":1: messages: found an empty list, not a list of messages"),
