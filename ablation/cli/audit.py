@@ -15,6 +15,7 @@ from ablation.cli.fit import echo
 from ablation.cli.machine_options import Backend
 from ablation.cli.pointer import HELP as AT_HELP
 from ablation.cli.pointer import print_at
+from ablation.cli.run_folder import PlanOption, RunOption, RunPath, find_run, named_run, refuse_odd_files
 
 app = typer.Typer(
     cls=DefaultCommand,
@@ -31,12 +32,9 @@ app = typer.Typer(
 
 @app.command("run")
 def check(
-    run: Annotated[
-        Path | None, typer.Argument(metavar="RUN", help="The run folder; audited by its own copy of the plan.")
-    ] = None,
-    plan: Annotated[
-        Path | None, typer.Option("--plan", help="The locked plan. Without it and RUN: the only locked one in plans/.")
-    ] = None,
+    path: RunPath = None,
+    plan: PlanOption = None,
+    run: RunOption = None,
     policy: Backend = None,
     regrade: Annotated[bool, typer.Option("--regrade", help="Ask slow graders, too, whatever grades are stored.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
@@ -46,10 +44,9 @@ def check(
     Exit 3: something differs, a line each. Exit 6: nothing differs, but something is missing.
     """
     from ablation.audit.run import audit_run
-    from ablation.cli.run_folder import refuse_odd_files
     from ablation.report.audit_run_page import page
 
-    root, beside = _which(run, plan, policy)
+    root, beside = _which(named_run(path, run, plan), plan, policy)
     refuse_odd_files(root)
     found = audit_run(root, plan=beside, regrade=regrade)
     if as_json:
@@ -96,10 +93,9 @@ def _backends(locked: dict[str, Any]) -> list[str]:
 
 @app.command()
 def weights(
-    plan: Annotated[Path | None, typer.Option("--plan", help="The locked plan. Left out: the only locked one in plans/.")] = None,
-    run: Annotated[
-        Path | None, typer.Option("--run", help="The run folder; alone it is audited by its own copy of the plan.")
-    ] = None,
+    path: RunPath = None,
+    plan: PlanOption = None,
+    run: RunOption = None,
     policy: Backend = None,
     arm: Annotated[
         list[str] | None, typer.Option("--arm", metavar="ARM", help="Only this arm; may be given again.", autocompletion=arms)
@@ -119,12 +115,11 @@ def weights(
 
     Exit 3: an identity fails, an audit is not what the rollouts give, or something was edited.
     """
-    from ablation.cli.run_folder import find_run
     from ablation.errors import ExitCode, IncompleteError
     from ablation.report.audit_tables import audit_content, audit_page
     from ablation.training.run_audit import audit_run
 
-    locked, root, options = find_run(plan, run, policy)
+    locked, root, options = find_run(plan, named_run(path, run, plan), policy)
     families, arms = _chosen("family", family, locked.plan.families), _chosen("arm", arm, locked.plan.arms)
     found = audit_run(root, locked, families=families, arms=arms, recompute=recompute)
     if not found.updates and not found.outside:

@@ -36,7 +36,7 @@ def _tree(ctx: typer.Context) -> dict[str, Any]:
 def _plan_file(ctx: typer.Context) -> Path:
     if ctx.params.get("plan"):
         return Path(ctx.params["plan"])
-    if run := ctx.params.get("run") or ctx.params.get("run_folder"):
+    if run := ctx.params.get("path") or ctx.params.get("run") or ctx.params.get("run_folder"):
         return Path(run) / "plan.yaml"
     from ablation.plan.choose import choose_plan
 
@@ -45,7 +45,7 @@ def _plan_file(ctx: typer.Context) -> Path:
 
 def _root(ctx: typer.Context) -> Path:
     """The run folder, as `study.run_folder.chosen_root` has it."""
-    if run := ctx.params.get("run") or ctx.params.get("run_folder"):
+    if run := ctx.params.get("path") or ctx.params.get("run") or ctx.params.get("run_folder"):
         return Path(run)
     from ablation.study.chosen import VARIABLE, folder_of_backend
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from ablation.cli.complete import arms_of_run
 from ablation.cli.machine_options import Backend
+from ablation.cli.run_folder import PlanOption, RunOption, RunPath, find_run, named_run
 from ablation.cli.say import say
 from ablation.rollouts.folder import START
 
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 
 def grade(
-    plan: Path = typer.Option(None, "--plan", help="The locked plan. Left out: the only locked one in plans/."),
-    run: Path = typer.Option(None, "--run", help="The run folder; alone it is graded by its own copy of the plan."),
+    path: RunPath = None,
+    plan: PlanOption = None,
+    run: RunOption = None,
     policy: Backend = None,
     arm: list[str] = typer.Option(
         None, "--arm", help="Only this arm (`start`: sweeps and references); may be repeated.", autocompletion=arms_of_run
@@ -37,7 +38,6 @@ def grade(
     Exit 6: the grader failed on some rollouts; repair what made it fail and run the command again.
     """
     from ablation.blind.closed import closed_reads, closing
-    from ablation.cli.run_folder import find_run
     from ablation.errors import ExitCode, UsageError
     from ablation.files import remove_partial, write_json
     from ablation.measures.measure import measure
@@ -50,7 +50,7 @@ def grade(
     from ablation.study.journal import Journal
     from ablation.study.runlock import exclusive
 
-    locked, root, _ = find_run(plan, run, policy)
+    locked, root, _ = find_run(plan, named_run(path, run, plan), policy)
     if not root.is_dir():
         raise UsageError(f"{root}: there is no such run folder")
     folder = RunFolder(root)

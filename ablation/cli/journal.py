@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import typer
 
 from ablation.cli.machine_options import Backend
+from ablation.cli.run_folder import PlanOption, RunOption, RunPath, named_run
 
 app = typer.Typer(no_args_is_help=True, help="The record of when a run did what.")
 
@@ -19,8 +19,9 @@ def _group() -> None:
 
 @app.command()
 def head(
-    plan: Path = typer.Option(None, "--plan", help="The locked plan. Left out: the only locked one in plans/."),
-    run_folder: Path = typer.Option(None, "--run", help="The run folder. Left out: runs/NAME."),
+    path: RunPath = None,
+    plan: PlanOption = None,
+    run: RunOption = None,
     policy: Backend = None,
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
@@ -34,9 +35,9 @@ def head(
     from ablation.rollouts.journal_chain import check_journal
     from ablation.study.run_folder import chosen_root
 
-    path = RunFolder(run_folder).plan if plan is None and run_folder is not None else choose_plan(plan)
-    locked = verify_lock(path)
-    root, _ = chosen_root(locked, policy, run_folder)
+    run = named_run(path, run, plan)
+    locked = verify_lock(RunFolder(run).plan if plan is None and run is not None else choose_plan(plan))
+    root, _ = chosen_root(locked, policy, run)
     state = check_journal(root, locked.digest)
     for note in state.notes:
         typer.echo(note, err=True)

@@ -12,6 +12,7 @@ from ablation.cli.complete import families, subjects
 from ablation.cli.default_command import DefaultCommand
 from ablation.cli.fit import echo
 from ablation.cli.machine_options import Backend
+from ablation.cli.run_folder import PlanOption, RunOption, find_run, named_run
 
 if TYPE_CHECKING:
     from ablation.merge.source import Source
@@ -40,8 +41,8 @@ def merge(
     family: Annotated[
         str | None, typer.Option("--family", help="Left out: the one that is evaluated.", autocompletion=families)
     ] = None,
-    plan: Annotated[Path | None, typer.Option("--plan", help="The locked plan. Left out: the only locked one in plans/.")] = None,
-    run: Annotated[Path | None, typer.Option("--run", help="The run folder. Left out: runs/NAME.")] = None,
+    plan: PlanOption = None,
+    run: RunOption = None,
     policy: Backend = None,
     to: Annotated[
         Path | None, typer.Option("--to", metavar="FOLDER", help="Where to. Left out: merged/NAME-ARM@UPDATES beside runs/.")
@@ -58,11 +59,10 @@ def merge(
     was left (`merge_lost_effect`). Exit 6: the checkpoint is not there yet.
     """
     from ablation.cli.run import goes_on_with, need_local_extra
-    from ablation.cli.run_folder import find_run
     from ablation.errors import UsageError
     from ablation.plan.choose import command_options
 
-    locked, root, _ = find_run(plan, run, policy)
+    locked, root, _ = find_run(plan, named_run(None, run, plan), policy)
     need_local_extra()
     from ablation.merge.run import CARD, ENGINES, MergeRefused, Settings
     from ablation.merge.run import merge as make
@@ -101,8 +101,8 @@ def merge(
 @app.command("check")
 def check(
     model: Annotated[Path, typer.Argument(metavar="FOLDER", help="A model folder, or a .gguf file.")],
-    plan: Annotated[Path | None, typer.Option("--plan", help="The locked plan. Left out: the only locked one in plans/.")] = None,
-    run: Annotated[Path | None, typer.Option("--run", help="The run folder. Left out: runs/NAME.")] = None,
+    plan: PlanOption = None,
+    run: RunOption = None,
     policy: Backend = None,
     beside: Annotated[
         Path | None,
@@ -118,10 +118,9 @@ def check(
     Exit 4: it does not do what the base, or the model beside it, does.
     """
     from ablation.cli.run import need_local_extra
-    from ablation.cli.run_folder import find_run
     from ablation.errors import ExitCode, UsageError
 
-    locked, root, _ = find_run(plan, run, policy)
+    locked, root, _ = find_run(plan, named_run(None, run, plan), policy)
     need_local_extra()
     from ablation.merge.breakage import failed_in_words
     from ablation.merge.check import check_model, find_model

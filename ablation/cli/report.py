@@ -13,6 +13,7 @@ import typer
 from ablation.cli.machine_options import Backend
 from ablation.cli.pointer import HELP as AT_HELP
 from ablation.cli.pointer import print_at
+from ablation.cli.run_folder import PlanOption, RunOption, RunPath, find_run, named_run, printed_options
 
 if TYPE_CHECKING:
     from ablation.plan.lock import LockedPlan
@@ -22,10 +23,9 @@ if TYPE_CHECKING:
 
 
 def report(
-    run: Annotated[Path | None, typer.Argument(metavar="[RUN]", help="The run folder. Left out: the run of the plan.")] = None,
-    plan: Annotated[
-        Path | None, typer.Option("--plan", help="The locked plan. Left out: RUN's own copy, or the only locked one in plans/.")
-    ] = None,
+    path: RunPath = None,
+    plan: PlanOption = None,
+    run: RunOption = None,
     policy: Backend = None,
     measures: Annotated[
         Path | None, typer.Option("--measures", metavar="FILE", help="A report of reported figures, without rollouts.")
@@ -46,6 +46,7 @@ def report(
     from ablation.errors import ExitCode, UsageError
     from ablation.report.post.draw import PACKAGE, Drawer, can_draw
 
+    run = named_run(path, run, plan if measures is None else measures)
     if measures is not None and (run is not None or policy is not None):
         raise UsageError("--measures reports on figures, and RUN or --policy on a run folder; say one of them")
     if measures is not None and out is None and not at:
@@ -88,7 +89,6 @@ def _of_run(
 ) -> tuple[Study, LockedPlan, list[str]]:
     """(what the report is made of, the plan, what should not be)."""
     from ablation.cli.plan_power import short_power
-    from ablation.cli.run_folder import find_run, printed_options
     from ablation.cli.verdict import judge_folder
     from ablation.errors import UsageError
     from ablation.report.post.study import study_of_run

@@ -12,6 +12,7 @@ import typer
 from ablation.cli.complete import arms_of_run, rollouts_of_run
 from ablation.cli.fit import echo
 from ablation.cli.machine_options import Backend
+from ablation.cli.run_folder import PlanOption, RunOption, find_run, named_run, printed_options
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -33,10 +34,8 @@ def show(
             autocompletion=rollouts_of_run,
         ),
     ],
-    run: Annotated[
-        Path | None, typer.Option("--run", help="The run folder. Left out: that of the plan; judged by its own copy.")
-    ] = None,
-    plan: Annotated[Path | None, typer.Option("--plan", help="The locked plan. Left out: the only locked one in plans/.")] = None,
+    run: RunOption = None,
+    plan: PlanOption = None,
     policy: Backend = None,
     beside: Annotated[
         str | None,
@@ -58,12 +57,12 @@ def show(
     Exit 4: the plan has these answers read blind, and the read was not opened yet.
     """
     from ablation.blind.closed import refuse_closed
-    from ablation.cli.run_folder import find_run, printed_options
     from ablation.errors import UsageError
     from ablation.rollouts.address import beside as place_of
     from ablation.rollouts.address import parse_address
     from ablation.rollouts.folder import RunFolder
 
+    run = named_run(None, run, plan)
     locked, root, options = find_run(plan, run, policy)
     address = parse_address(rollout, root)
     other = place_of(address, root, beside) if beside and address.rest else None

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from ablation.cli.fit import echo
 from ablation.cli.machine_options import Backend
+from ablation.cli.run_folder import PlanOption, RunOption, RunPath, named_run
 from ablation.cli.say import say
 
 if TYPE_CHECKING:
@@ -22,12 +23,9 @@ if TYPE_CHECKING:
 
 
 def status(
-    run: Annotated[
-        Path | None,
-        typer.Argument(metavar="[RUN]", help="A run folder, judged by its own copy of the plan. Left out: runs/NAME."),
-    ] = None,
-    plan: Path = typer.Option(None, "--plan", help="The locked plan. Left out: the only locked one in plans/."),
-    run_folder: Path = typer.Option(None, "--run", help="The run folder. Left out: runs/NAME."),
+    path: RunPath = None,
+    plan: PlanOption = None,
+    run: RunOption = None,
     policy: Backend = None,
     watch: bool = typer.Option(False, "--watch", help="Go on showing it, until Ctrl-C."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
@@ -35,9 +33,7 @@ def status(
     """Show what is locked, what has been sampled and trained, and whether a runner is at work."""
     from ablation.errors import UsageError
 
-    if run is not None and run_folder is not None:
-        raise UsageError("the run folder is named twice", hint="Leave --run out.")
-    run_folder = run_folder if run is None else run
+    run_folder = named_run(path, run, plan)
     if watch and as_json:
         raise UsageError("--watch is for eyes; --json says once how far it is")
     if watch:

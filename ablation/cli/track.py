@@ -14,6 +14,7 @@ import typer
 
 from ablation.cli.complete import trackers
 from ablation.cli.machine_options import Backend
+from ablation.cli.run_folder import PlanOption, RunOption, RunPath, find_run, named_run
 
 if TYPE_CHECKING:
     from ablation.plan.lock import LockedPlan
@@ -26,7 +27,8 @@ TRACK_HELP = (
 
 
 def track(
-    run: Path = typer.Argument(None, metavar="RUN", help="The run folder. Left out: runs/NAME of the only locked plan."),
+    path: RunPath = None,
+    run: RunOption = None,
     to: list[str] = typer.Option(
         ...,
         "--to",
@@ -34,7 +36,7 @@ def track(
         autocompletion=trackers,
         help="tensorboard[=DIR], wandb[=PROJECT], mlflow[=URI] or trackio[=PROJECT]; may be given again.",
     ),
-    plan: Path = typer.Option(None, "--plan", help="The locked plan. Left out with RUN: the folder's own copy."),
+    plan: PlanOption = None,
     policy: Backend = None,
     follow: bool = typer.Option(False, "--follow", help="Go on until Ctrl-C: a run at work is told of as it comes."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
@@ -43,14 +45,13 @@ def track(
 
     Each update is sent once, however often this is run; what `ablation run --track` sent already is not sent again.
     """
-    from ablation.cli.run_folder import find_run
     from ablation.errors import IncompleteError
     from ablation.rollouts.folder import RunFolder
     from ablation.rollouts.journal_chain import check_journal
     from ablation.trackers.base import parse_targets
 
     targets = parse_targets(to, "--to")
-    locked, root, _ = find_run(plan, run, policy)
+    locked, root, _ = find_run(plan, named_run(path, run, plan), policy)
     if not RunFolder(root).journal.is_file():
         raise IncompleteError(f"{root}: there is no run yet", hint="`ablation run --all` makes one.")
     check_journal(root, locked.digest)

@@ -13,6 +13,7 @@ from ablation.cli.fit import echo
 from ablation.cli.machine_options import Backend
 from ablation.cli.pointer import HELP as AT_HELP
 from ablation.cli.pointer import print_at
+from ablation.cli.run_folder import PlanOption, RunOption, RunPath, find_run, named_run
 
 if TYPE_CHECKING:
     from ablation.plan.lock import LockedPlan
@@ -22,10 +23,9 @@ if TYPE_CHECKING:
 
 
 def verdict(
-    plan: Path = typer.Option(None, "--plan", help="The locked plan. Left out: the only locked one in plans/."),
-    run: Path = typer.Option(
-        None, "--run", help="The run folder; alone it is judged by its own copy of the plan. Left out: runs/NAME."
-    ),
+    path: RunPath = None,
+    plan: PlanOption = None,
+    run: RunOption = None,
     policy: Backend = None,
     measures: Path = typer.Option(None, "--measures", help="Judge the reported figures in this file, and no rollouts."),
     regrade: bool = typer.Option(False, "--regrade", help="Grade every answer here, whatever grades are stored."),
@@ -42,6 +42,7 @@ def verdict(
     from ablation.verdict.stored import Stored, check_stored
 
     differs = None
+    run = named_run(path, run, plan if measures is None else measures)
     if measures is not None and (run is not None or policy is not None):
         raise UsageError("--measures judges reported figures, and --run or --policy a run folder; say one of them")
     if measures is not None and regrade:
@@ -114,7 +115,6 @@ def judge_folder(
     plan: Path | None, run: Path | None, policy: str | None, regrade: bool
 ) -> tuple[Verdict, LockedPlan, Path, list[str]]:
     """The verdict on a run folder, its locked plan, the folder, and what to say on stderr."""
-    from ablation.cli.run_folder import find_run
     from ablation.power.judged import judge_whole
 
     locked, root, options = find_run(plan, run, policy)

@@ -7,11 +7,14 @@ from pathlib import Path
 import typer
 
 from ablation.cli.machine_options import Backend
+from ablation.cli.run_folder import find_run, named_run
 from ablation.cli.say import say
 
 
 def view(
-    place: Path = typer.Argument(None, metavar="[RUN]", help="A run folder, or a folder of run folders. Left out: runs."),
+    place: Path = typer.Argument(
+        None, metavar="[RUN]", help="A run folder, or a folder of run folders. Left out: the run that you are in, or runs."
+    ),
     plan: Path = typer.Option(None, "--plan", help="The run of this locked plan alone."),
     policy: Backend = None,
     host: str = typer.Option("127.0.0.1", "--host", help="Where to listen. Beyond this machine a token is asked for."),
@@ -24,9 +27,9 @@ def view(
 
     Nothing in a run is written but ratings of a blinded read. Ctrl-C ends it.
     """
-    from ablation.cli.run_folder import find_run
     from ablation.errors import UsageError
 
+    place = named_run(place, None, plan)
     if plan is not None or policy is not None:
         place = find_run(plan, place, policy)[1]
     place = Path("runs") if place is None else place
