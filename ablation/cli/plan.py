@@ -70,8 +70,12 @@ def new(
 
 @app.command()
 def check(file: PlanFile, as_json: Json = False) -> None:
-    """Say everything that is wrong with a plan, with file, line and column; or one line with its digest."""
+    """Say everything that is wrong with a plan, with file, line and column; or one line with its digest and its lock.
+
+    Exit 3: the plan is valid, but not what its lock is of.
+    """
     from ablation.cli.plan_check import checked_plan
+    from ablation.errors import ExitCode
     from ablation.plan.load import PlanError, field_path
     from ablation.plan.locate import missing_resources
 
@@ -87,7 +91,9 @@ def check(file: PlanFile, as_json: Json = False) -> None:
             _note("\n".join(error.lines()))
             raise typer.Exit(int(error.exit_code)) from None
         raise
-    missing = missing_resources(loaded)
+    from ablation.report.plan_page import lock_words, state_of_lock
+
+    missing, lock = missing_resources(loaded), state_of_lock(file)
     for line in missing:
         _note(f"not at hand: {line}")
     repeated, notes = _note_repeated_arms(loaded), _notes(loaded) + _note_many_arms(loaded)
@@ -99,8 +105,15 @@ def check(file: PlanFile, as_json: Json = False) -> None:
         "digest": loaded.digest,
         "bytes_sha256": loaded.bytes_sha256,
         "missing": missing,
+        "lock": lock,
     }
-    _emit(as_json, result, f"{file}: valid, digest {loaded.digest}")
+    _emit(
+        as_json,
+        result,
+        f"{file}: valid, digest {loaded.digest}" + ("" if lock["state"] == "not locked" else f"\n{lock_words(lock)}"),
+    )
+    if lock["state"] == "refused":
+        raise typer.Exit(int(ExitCode.INTEGRITY))
 
 
 @app.command()
@@ -173,15 +186,20 @@ def show(
 def lock(file: PlanFile, as_json: Json = False) -> None:
     """Lock a plan, once: write PLAN's .lock and print the digest that reviewers compare.
 
+    A plan that is what was locked stays as it is, and its digest is printed. Exit 3: it is not what was locked.
     With `policy: {backend: vllm}`, and where vLLM is installed, the engine is asked first: it must take the model, and an adapter
     on each of `lora.targets` must change what it samples.
     """
     from ablation.cli.plan_check import checked_plan
     from ablation.plan.choose import lock_path
-    from ablation.plan.lock import already_locked, lock_plan
+    from ablation.plan.lock import lock_plan, verify_lock
 
     if lock_path(file).exists():
-        raise already_locked(file)
+        own = verify_lock(file).lock
+        found = {"plan": str(file), "lock": str(own.path), "digest": own.digest, "bytes_sha256": own.bytes_sha256}
+        found |= {"locked_at": own.locked_at, "locked_by": own.locked_by}
+        _emit(as_json, found, f"{file} was locked already, at {own.locked_at} by {own.locked_by}\ndigest {own.digest}")
+        return
     loaded = checked_plan(file)
     _note_repeated_arms(loaded)
     _notes(loaded)

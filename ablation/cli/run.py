@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -17,6 +18,9 @@ from ablation.cli.complete import arms, families, trackers
 from ablation.cli.json_errors import print_json_error
 from ablation.cli.machine_options import Backend, On, Processes, Server, ServerFolder, Turns
 from ablation.cli.track import TRACK_HELP
+
+if TYPE_CHECKING:
+    from ablation.plan.lock import LockedPlan
 
 
 def run(
@@ -46,10 +50,10 @@ def run(
     Refuses (exit 3) unless the plan is locked and untouched. Exit 5: a stop rule of the plan ended the arm, or a check of its
     extension pauses it; exit 4: the plan does not allow this now.
     """
-    from ablation.cli.progress import make_reporter
     from ablation.errors import UsageError
     from ablation.plan.choose import choose_plan, command_options, machine_options
     from ablation.plan.deviations import deviations_path, read_deviations
+    from ablation.plan.lock import verify_lock
     from ablation.study.chosen import chosen_run
     from ablation.study.machine import this_machine
     from ablation.study.workspace import gate
@@ -70,18 +74,18 @@ def run(
         from ablation.study.cluster.join import parse_on
 
         address = parse_on(on)
-    locked = gate(choose_plan(plan))
+    path = choose_plan(plan)
+    _refuse_unknown(verify_lock(path), arm, family)  # before all its files are read and the packages that train are loaded
+    locked = gate(path)
     locked, root, named = chosen_run(locked, policy, run_folder)
     machine = this_machine(locked.plan.policy, turns, server, server_folder, processes)
-    if arm is not None and arm not in locked.plan.arms:
-        raise UsageError(f"{locked.path}: there is no arm `{arm}`; its arms are {', '.join(locked.plan.arms)}")
-    if family is not None and family not in locked.plan.families:
-        raise UsageError(f"{locked.path}: there is no family `{family}`; its families are {', '.join(locked.plan.families)}")
     if continue_to is not None:
         from ablation.study.extension import check_request
 
         family = check_request(locked, family, continue_to)
     need_local_extra(locked.plan.policy.backend)
+    from ablation.cli.progress import make_reporter
+
     if locked.plan.policy.vllm is not None and address is None and not root.exists():
         from ablation.study.backends import need_sampler
 
@@ -120,6 +124,18 @@ def run(
     else:
         minutes, seconds = divmod(round(time.monotonic() - started), 60)
         typer.echo(f"done in {minutes} min {seconds} s: {root}\nnext: {following}{options}", err=True)
+
+
+def _refuse_unknown(locked: LockedPlan, arm: str | None, family: str | None) -> None:
+    """Raise `UsageError` for an arm or a family that the plan does not have."""
+    from ablation.errors import UsageError
+    from ablation.plan.section import did_you_mean
+
+    plan = locked.plan
+    for what, found, known in (("arm", arm, plan.arms), ("family", family, plan.families)):
+        if found is not None and found not in known:
+            its = f"its {dict(arm='arms', family='families')[what]} are {', '.join(known)}"
+            raise UsageError(f"{locked.path}: there is no {what} `{found}`; {its}{did_you_mean(found, known)}")
 
 
 @contextmanager

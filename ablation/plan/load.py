@@ -15,7 +15,7 @@ from ablation.errors import UsageError
 from ablation.files import sha256_bytes
 from ablation.plan.canonical import plan_digest
 from ablation.plan.explain import explain, fault_at
-from ablation.plan.model import Plan
+from ablation.plan.model import Plan, name_problems
 from ablation.plan.yaml_reader import MAX_BYTES, Document, Fault, read_yaml
 
 
@@ -105,11 +105,26 @@ def parse_plan(path: Path, data: bytes) -> LoadedPlan:
         try:
             plan = Plan.model_validate(document.value)
         except ValidationError as error:
-            problems += [fault for fault in explain(error, document, Plan) if not hidden(fault, document)]
+            faults = explain(error, document, Plan) + _wrong_names(document)
+            problems += [fault for fault in faults if not hidden(fault, document)]
     if problems:
         raise PlanError(path, sorted(set(problems)))
     assert plan is not None, "a document without faults is a mapping"
     return LoadedPlan(plan, path, data, document)
+
+
+def _wrong_names(document: Document) -> list[Fault]:
+    """Control and family of the replication that the plan does not have. Of a plan that is wrong elsewhere nothing else between
+    sections is looked at, as it needs whole sections."""
+    tree = document.value
+    arms, families, found = tree.get("arms"), tree.get("families"), tree.get("verdict")
+    found = found.get("replication") if isinstance(found, dict) else None
+    control, family = (found.get(name) if isinstance(found, dict) else None for name in ("control", "family"))
+    if not (arms and families and isinstance(arms, dict) and isinstance(families, dict)):
+        return []
+    if not (isinstance(control, str) and isinstance(family, str)):
+        return []
+    return [fault_at(document, *one) for one in name_problems(control, family, arms, families)]
 
 
 def hidden(fault: Fault, document: Document) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -30,6 +31,8 @@ from ablation.plan.section import (
     refuse_any,
 )
 
+Problem = tuple[tuple[str | int, ...], str]
+"""(path, what is wrong there)"""
 LONGEST = 10_000_000
 """Tokens of a rollout."""
 MOST_ROLLOUTS = 1_000_000
@@ -190,22 +193,15 @@ class Plan(Section):
         return self
 
 
-def cross_problems(plan: Plan) -> list[tuple[tuple[str | int, ...], str]]:
+def cross_problems(plan: Plan) -> list[Problem]:
     """What is wrong between sections that are right one by one."""
-    problems: list[tuple[tuple[str | int, ...], str]] = []
+    problems: list[Problem] = []
     replication = plan.verdict.replication
+    problems += name_problems(replication.control, replication.family, plan.arms, plan.families)
     context = plan.policy.vllm.context if plan.policy.vllm is not None else None
     if context is not None and context <= plan.sampling.max_tokens:
         at = ("policy", "vllm", "context")
         problems.append((at, f"found {context}; a prompt and `sampling.max_tokens` ({plan.sampling.max_tokens}) need more"))
-    if not plan.arms:
-        problems.append((("arms",), "there is no arm"))
-    elif replication.control not in plan.arms:
-        at = ("verdict", "replication", "control")
-        suggestion = did_you_mean(replication.control, plan.arms)
-        problems.append((at, f"there is no arm `{replication.control}`; arms: {', '.join(plan.arms)}{suggestion}"))
-    elif next(iter(plan.arms)) != replication.control:
-        problems.append((("arms", replication.control), f"the control `{replication.control}` must be listed first"))
     if START in plan.arms:
         problems.append((("arms", START), f"`{START}` is the starting model's name and cannot be an arm's"))
     for name in plan.families:
@@ -218,12 +214,6 @@ def cross_problems(plan: Plan) -> list[tuple[tuple[str | int, ...], str]]:
             other = folded.setdefault(name.lower(), name)
             if other != name:
                 problems.append(((section, name), f"`{name}` and `{other}` are one folder where names ignore case; rename one"))
-    at = ("verdict", "replication", "family")
-    if replication.family not in plan.families:
-        suggestion = did_you_mean(replication.family, plan.families)
-        problems.append((at, f"there is no family `{replication.family}`; families: {', '.join(plan.families)}{suggestion}"))
-    elif replication.family == plan.main_family:
-        problems.append((at, f"`{replication.family}` is the first family; the replication needs another one"))
     seeds: dict[int, str] = {}
     for name, family in plan.families.items():
         other = seeds.setdefault(family.seed, name)
@@ -242,3 +232,22 @@ def cross_problems(plan: Plan) -> list[tuple[tuple[str | int, ...], str]]:
         problems.append((at, f"makes {rollouts:,} rollouts in one sweep; at most {MOST_ROLLOUTS:,} can be judged together"))
     problems += rule_list_problems(plan.stop_rules, None, ("stop_rules",))
     return problems + verdict_problems(plan, START) + extension_problems(plan)
+
+
+def name_problems(control: str, family: str, arms: Collection[str], families: Collection[str]) -> list[Problem]:
+    """What is wrong with the two names that the replication is of; they are looked at beside what is wrong elsewhere, too."""
+    problems: list[Problem] = []
+    at = ("verdict", "replication")
+    if not arms:
+        problems.append((("arms",), "there is no arm"))
+    elif control not in arms:
+        text = f"there is no arm `{control}`; arms: {', '.join(arms)}{did_you_mean(control, arms)}"
+        problems.append(((*at, "control"), text))
+    elif next(iter(arms)) != control:
+        problems.append((("arms", control), f"the control `{control}` must be listed first"))
+    if family not in families:
+        text = f"there is no family `{family}`; families: {', '.join(families)}{did_you_mean(family, families)}"
+        problems.append(((*at, "family"), text))
+    elif family == next(iter(families)):
+        problems.append(((*at, "family"), f"`{family}` is the first family; the replication needs another one"))
+    return problems

@@ -129,7 +129,9 @@ def _working(arms: Sequence[ArmLook]) -> ArmLook | None:
 def _margins(arm: ArmLook) -> str:
     """How far the newest update is from each stop rule."""
     found = {name.partition("/")[2]: value for name, value in arm.values.items() if name.startswith("stop/")}
-    words = [f"{name} {value:.3g} left" if value > 0 else f"{name} AT ITS LIMIT" for name, value in sorted(found.items())]
+    words = [
+        f"{name} {abs(value):.3g} left" if value >= 0 else f"{name} BEYOND ITS LIMIT" for name, value in sorted(found.items())
+    ]
     return f"{arm.series}: {', '.join(words)}" if words else ""
 
 

@@ -1,4 +1,5 @@
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -176,3 +177,11 @@ def test_text_of_others_is_shown_and_not_obeyed(tmp_path):
     assert safe in refused.stderr and "\x1b" not in refused.stderr
     for text in (shown.stdout, shown.stderr, ledger.stdout):
         assert "a\ufffd[2J\ufffd]0;title\ufffd\ufffd31m\ufffdb" in text and "\x1b" not in text
+
+
+def test_an_arm_that_the_plan_does_not_have_is_refused_before_torch_is_loaded(tmp_path):
+    tree = mini_tree()
+    assert ablation(tmp_path, "plan", "lock", str(write_plan(tmp_path, tree))).returncode == 0
+    done = ablation(tmp_path, "run", "--arm", "xk", more={"PYTHONPROFILEIMPORTTIME": "1"})
+    assert done.returncode == 2 and "there is no arm `xk`; its arms are C, XK; did you mean `XK`?" in done.stderr
+    assert not re.search(r"\| +torch$", done.stderr, re.MULTILINE)

@@ -252,20 +252,37 @@ def test_held_out_problems_must_not_be_trained_on(tmp_path):
     assert "verdict.never_used.problems: 20 of these problems are trained on: p00, p01, p02, p03, p04" in bad.err
 
 
+def test_the_names_of_the_replication_are_looked_at_beside_other_faults(plan):
+    plan.write_text(TEXT.replace("control: C", "control: c").replace("updates:", "updatse:").replace("max_tokens:", "max_token:"))
+    bad = run("check", plan)
+    found = [
+        "sampling.max_token: unknown field",
+        "training.updatse: unknown field",
+        "verdict.replication.control: there is no arm `c`",
+    ]
+    assert bad.code == 2 and all(one in bad.err for one in found)
+    plan.write_text(TEXT.replace("family: replication", "family: replicaton").replace("updates:", "updatse:"))
+    assert "there is no family `replicaton`; families: main, replication; did you mean `replication`?" in run("check", plan).err
+
+
 def test_lock_verify_tamper(plan):
     locked = run("lock", plan, "--json")
     digest = load_plan(plan).digest
     assert json.loads(locked.out)["digest"] == digest
     assert locked.code == 0
     assert digest in run("verify", plan).out
-    assert run("lock", plan).code == 3
+    again = run("lock", plan, "--json")
+    assert again.code == 0 and json.loads(again.out) | {"owed": {}, "luck": 0} == json.loads(locked.out) | {"luck": 0}
+    checked = run("check", plan)
+    assert checked.code == 0 and checked.out.splitlines()[1].startswith("locked: 20")
     plan.write_text(TEXT + "# comment\n")
     cosmetic = run("verify", plan)
     assert cosmetic.code == 3
     assert "cosmetic" in cosmetic.err
     plan.write_text(TEXT.replace("limit: -21", "limit: -20"))
-    tampered = run("verify", plan)
-    assert tampered.code == 3
+    tampered, relocked, checked = run("verify", plan), run("lock", plan), run("check", plan)
+    assert (tampered.code, relocked.code, checked.code) == (3, 3, 3)
+    assert "valid, digest" in checked.out and "refused: " in checked.out and "limit: -21 -> -20" in checked.out
     assert "verdict.damage[0].limit: -21 -> -20" in tampered.err
     assert run("restore", plan).code == 0
     assert plan.read_text() == TEXT
