@@ -17,7 +17,7 @@ from ablation.audit.findings import Findings
 from ablation.audit.judged import OwnArm
 from ablation.audit.kept import text_digest
 from ablation.audit.locked import LockedTree, file_sha256, read_problems
-from ablation.audit.rules import STABLE, STOPPED, Compared, Ruled
+from ablation.audit.rules import NO_STEP, STABLE, STOPPED, Compared, Ruled
 from ablation.audit.sampled import START, Partner, Place, Texts
 from ablation.audit.stages import Rows, check_rows, read_rows
 from ablation.audit.weights import Passes
@@ -217,7 +217,11 @@ class Run:
                     f"{arm}/check-{update}",
                     *([f"{arm}/readout"] if update == self.tree.updates else []),
                 ]
-                check_adapter(folder, {name: starts[name] for name in after if name in starts}, self.found)
+                next_ones = {name: starts[name] for name in after if name in starts}
+                check_adapter(folder, next_ones, self.found)
+                step = self.audits.get(arm, {}).get(update, {}).get("step", {})
+                if step.get("stepped") is False and set(next_ones.values()) - {starts.get(f"{arm}/update-{update}")}:
+                    self.found.differ(folder, "is of an update that took no step, and holds another adapter than before")
 
     def own_arms(self) -> list[OwnArm]:
         """Every arm with a result, and what is missing of the others."""
@@ -251,7 +255,16 @@ class Run:
             return []
         self._check_updates(name)
         label, ruled = judged.judge(rules, compared)
-        return [OwnArm(family, arm, label, ruled, compared)]
+        return [OwnArm(family, arm, NO_STEP if self._took_no_step(name) else label, ruled, compared)]
+
+    def _took_no_step(self, name: str) -> bool:
+        """Whether the update of every audit before the readout left the model as it was."""
+        external = self.tree.arms[name.partition("/")[2]].get("external")
+        first = self.tree.updates if external and external["each"] == "arm" else 1
+        paths = [self.root / name / f"update-{update}" / "audit.json" for update in range(first, self.tree.updates + 1)]
+        if self.stages[f"{name}/readout"].imported is not None or not all(path.is_file() for path in paths):
+            return False
+        return not any(json.loads(path.read_bytes()).get("step", {}).get("stepped", True) for path in paths)
 
     def _check_updates(self, name: str) -> None:
         """An arm with a readout of its own has every update before it."""

@@ -13,7 +13,9 @@ from typing import Any
 from ablation.audit.intervals import Ratio
 from ablation.audit.tables import decide, rows_of
 
-DAMAGED, STABLE, UNDECIDED, STOPPED = "DAMAGED", "STABLE", "UNDECIDED", "STOPPED"
+DAMAGED, STABLE, UNDECIDED, STOPPED, NO_STEP = "DAMAGED", "STABLE", "UNDECIDED", "STOPPED", "NO_STEP"
+OPEN = (UNDECIDED, NO_STEP)
+"""Of an arm that is neither damaged nor stable, though it has a readout: a rule cannot be said, or no update took a step."""
 REASONS = ("CONTROL_NOT_DAMAGED", "NO_STABLE_ARM", "NOT_STABLE_AGAIN", "STOPPED")
 
 
@@ -113,13 +115,13 @@ def replication(
 
     Looked at are the control in both families, the arms of the first one in plan order up to the first that is stable, and
     that arm in the second. What is found there are reasons, and the plan's table makes a label of them. A stopped arm is
-    neither damaged nor stable.
+    neither damaged nor stable, and neither is one that took no step.
     """
     first, second = families
     looked_at = [(first, control), (second, control)]
     not_damaged = {STABLE: "CONTROL_NOT_DAMAGED", STOPPED: "STOPPED"}
     codes = [not_damaged[statuses[pair]] for pair in looked_at if statuses.get(pair) in not_damaged]
-    candidates = [arm for arm in arms if arm != control and statuses.get((first, arm)) not in (DAMAGED, STOPPED)]
+    candidates = [arm for arm in arms if arm != control and statuses.get((first, arm)) not in (DAMAGED, STOPPED, NO_STEP)]
     chosen, may_be = None, set[str]()
     if not candidates:
         codes.append("NO_STABLE_ARM")
@@ -128,18 +130,18 @@ def replication(
         looked_at.append((second, chosen))
         again = statuses.get((second, chosen))
         codes += {DAMAGED: ["NOT_STABLE_AGAIN"], STOPPED: ["STOPPED"]}.get(again or "", [])
-        may_be |= {"NOT_STABLE_AGAIN"} if again == UNDECIDED else set()
+        may_be |= {"NOT_STABLE_AGAIN"} if again in OPEN else set()
     else:
         looked_at.append((first, candidates[0]))
         may_be |= {"NO_STABLE_ARM", "NOT_STABLE_AGAIN", "STOPPED"}
-    open_ones = [pair for pair in looked_at if statuses.get(pair) == UNDECIDED]
+    open_ones = [pair for pair in looked_at if statuses.get(pair) in OPEN]
     may_be |= {"CONTROL_NOT_DAMAGED"} if any(arm == control for _, arm in open_ones) else set()
     label = "INCOMPLETE"
     if all(pair in statuses for pair in looked_at):
         facts = {name: True if name in codes else None if name in may_be else False for name in REASONS}
         label = decide(rows_of("replication", table), reasons=facts)
         if label == UNDECIDED or not codes:
-            codes += ["UNDECIDED"] * len(open_ones)
+            codes += [statuses[pair] for pair in open_ones]
         codes = codes or ["CONTRAST_HELD_TWICE"]
     if label == "INCOMPLETE" or any((first, arm) not in statuses for arm in arms):
         ruled_out = codes and label != "REPLICATED"

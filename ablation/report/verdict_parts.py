@@ -20,7 +20,7 @@ from ablation.verdict.exact import exact
 from ablation.verdict.rules import BOUND, STATED, RuleResult
 
 GOOD = (model.STABLE, model.REPLICATED, model.WIN_VERIFIED, model.CONFIRMED, model.RELEASE)
-OPEN = (model.INCOMPLETE, model.UNDECIDED, model.NOT_RUN, model.MISSING, model.WIN_UNVERIFIED)
+OPEN = (model.INCOMPLETE, model.UNDECIDED, model.NOT_RUN, model.MISSING, model.WIN_UNVERIFIED, model.NO_STEP)
 NOTHING = "-"
 
 

@@ -14,6 +14,7 @@ from ablation.verdict.model import (
     DAMAGED,
     FAILED,
     INCOMPLETE,
+    NO_STEP,
     NOT_RUN,
     PASSED,
     REPLICATED,
@@ -48,6 +49,7 @@ class Replication:
     needed: list[tuple[str, str]] = field(default_factory=list)
     """(family, arm) pairs that are not there, and that the next step needs."""
     undecided: list[tuple[str, str]] = field(default_factory=list)
+    """Those whose rules cannot be said, or that took no step."""
     ruled_out: bool = False
     """Whether REPLICATED can no longer come out, whatever is still missing."""
     decided: Decided | None = None
@@ -60,7 +62,8 @@ def replication(plan: Plan, verdict_of: Callable[[str, str], ArmVerdict | None])
 
     `verdict_of(family, arm)` is None where there is no result. An arm that a stop rule ended has no readout: it is neither
     damaged nor stable by the damage rules, so a control that stopped cannot replicate, and another arm that stopped is
-    passed over when the first stable arm is looked for.
+    passed over when the first stable arm is looked for. So is one that took no step; where the control, or the stable arm in the
+    second family, took none, what it would have been stays open.
     """
     first, second, control = plan.main_family, plan.verdict.replication.family, plan.verdict.replication.control
     found = Replication()
@@ -80,6 +83,8 @@ def replication(plan: Plan, verdict_of: Callable[[str, str], ArmVerdict | None])
     blocked = False
     for arm in (name for name in plan.arms if name != control):
         one = verdict_of(first, arm)
+        if one is not None and one.label == NO_STEP:
+            continue
         if _open(found, first, arm, one):
             blocked = True  # whether a later arm is the first stable one depends on this one
             break
@@ -112,8 +117,7 @@ def replication(plan: Plan, verdict_of: Callable[[str, str], ArmVerdict | None])
         for family, arm in found.undecided:
             one = verdict_of(family, arm)
             assert one is not None
-            why = "; ".join(f"{result.rule.name}: {result.reason}" for result in one.rules if result.holds is None)
-            found.reasons.append(Reason("UNDECIDED", f"`{family}/{arm}` is neither damaged nor stable: {why}.", family))
+            found.reasons.append(Reason(one.label, f"`{family}/{arm}` is neither damaged nor stable: {why_open(one)}.", family))
     if not found.reasons:
         text = f"The control `{control}` was damaged and `{found.stable_arm}` stable, in both {first} and {second}."
         found.reasons.append(Reason("CONTRAST_HELD_TWICE", text))
@@ -135,11 +139,18 @@ def _open(found: Replication, family: str, arm: str, one: ArmVerdict | None) -> 
     """Note an arm without a result or without a decision; True if it is one."""
     if one is None:
         found.needed.append((family, arm))
-    elif one.label == UNDECIDED:
+    elif one.label in (UNDECIDED, NO_STEP):
         found.undecided.append((family, arm))
     else:
         return False
     return True
+
+
+def why_open(one: ArmVerdict) -> str:
+    """Why an arm with a readout has no decision, in words."""
+    if one.label == NO_STEP:
+        return "no update of it took a step, so its readout is of the starting model and nothing was tried"
+    return "; ".join(f"{result.rule.name}: {result.reason}" for result in one.rules if result.holds is None)
 
 
 def _stopped(one: ArmVerdict, so: str) -> Reason:

@@ -34,11 +34,12 @@ from ablation.rollouts.store import read_stage, stage_is_complete, stage_parts
 from ablation.verdict.completeness import check_pairing, check_stage_of_plan, missing_rollouts
 from ablation.verdict.evaluated import Evaluations
 from ablation.verdict.figures import figures_of
-from ablation.verdict.labels import judge_damage, missing_reasons, replication
+from ablation.verdict.labels import judge_damage, missing_reasons, replication, why_open
 from ablation.verdict.locked import Locked
 from ablation.verdict.model import (
     FROM_ROLLOUTS,
     INCOMPLETE,
+    NO_STEP,
     STABLE,
     STOPPED,
     UNDECIDED,
@@ -172,8 +173,7 @@ def first_stable_arm(root: Path, locked: Locked, reader: RunReader | None = None
             first = reader.missing(plan.main_family, arm)[0]
             raise IncompleteError(f"which arm is replicated is not known yet: {first.what}", hint=f"Run `{first.command}`.")
         if one.label == UNDECIDED:
-            why = "; ".join(f"{result.rule.name}: {result.reason}" for result in one.rules if result.holds is None)
-            raise IncompleteError(f"which arm is replicated cannot be said: {one.name} is undecided ({why})")
+            raise IncompleteError(f"which arm is replicated cannot be said: {one.name} is undecided ({why_open(one)})")
         if one.label == STABLE:
             return arm
     return None
@@ -291,7 +291,11 @@ class RunReader:
         if any(event["event"] == "arm_stopped" and event.get("arm") == f"{family}/{arm}" for event in self._events()):
             self._gaps[family, arm] = f"{family}/{arm}: a stop rule ended it, and its stopped.json is not there"
             return None
-        return self.judged(folder, family, arm, ("readout", self.plan.training.updates), self.plan.verdict.damage)
+        updates = self.plan.training.updates
+        found = self.judged(folder, family, arm, ("readout", updates), self.plan.verdict.damage)
+        steps = steps_taken(self.run, family, arm, updates) if found is not None and not found.marks else None
+        whole = steps is not None and (steps["updates"] == updates or self.plan.arms[arm].trained_as_a_whole)
+        return replace(found, label=NO_STEP) if found and steps and whole and not steps["stepped"] else found
 
     def _check(self, family: str, arm: str, update: int) -> ArmVerdict | None:
         """The extension's check of an arm after `update`; None if it is not whole."""

@@ -40,7 +40,7 @@ from ablation.training.weights import Weights
 from ablation.verdict.run import judge_check
 from tests.verdict.study import CLOSE, DIGITS, END, lock_small, rollout, stage_info, start_run
 
-METRICS = {"nonfinite": 0, "mismatch_mean": 0.125, "mismatch_p99": 0.5, "mismatch_outside": 0.0, "mismatch_k3": 0.0625}
+METRICS = {"mismatch_mean": 0.125, "mismatch_p99": 0.5, "mismatch_outside": 0.0, "mismatch_k3": 0.0625}
 METRICS |= {"grad_norm": 1.5, "entropy": 0.4}
 EXTENSION = {"updates": 4, "checks": [4]}
 BOTH = {("main", "C"), ("replication", "C")}
@@ -130,28 +130,30 @@ class Made:
         )
         weights = audit_weights(found.weights, own.truncated, own.source.tolist(), own.effort.tolist())
         shares = {name: weights[name] for name in ("negative_share", "truncated_share", "kl_share")}
+        stepped = weights["weighted_tokens"] > 0
+        outcome = {"outcome": "stepped" if stepped else "no_signal", "stepped": stepped}
         audit = {
             "update": k,
             "learning_rate": self.plan.training.learning_rate_of(self.plan.arms[arm]),
             "s0": s0,
             "reward_mean": float(found.rewards_R.mean()),
             "weights": weights,
-            "step": {
-                "outcome": "stepped",
-                "stepped": True,
+            "step": outcome
+            | {
                 "loss": 0.25,
                 "grad_norm": 1.5,
                 "weighted_tokens": weights["weighted_tokens"],
                 "mismatch": {"mean_absolute": 0.125, "p99_absolute": 0.5, "share_ratio_outside_10_percent": 0.0, "k3": 0.0625},
             },
-            "metrics": rollout_metrics(own) | shares | METRICS,
+            "metrics": rollout_metrics(own) | shares | (METRICS if stepped else dict.fromkeys(METRICS)) | {"nonfinite": 0},
         }
         told = {"arm": f"{family}/{arm}", "update": k}
         counts = self.counted(stage, own, arm, found.weights)
-        outcome = {"stepped": True, "outcome": "stepped", "seconds": 1.0}
-        self.journal.append("update_trained", **told, **counts, **outcome, audit_sha256=sha256_bytes(json_bytes(audit)))
+        self.journal.append(
+            "update_trained", **told, **counts, **outcome, seconds=0.0, audit_sha256=sha256_bytes(json_bytes(audit))
+        )
         write_json(folder / "audit.json", audit)
-        moved = self.adapter(family, arm, k - 1) + np.float32(1 + ord(arm[0]))
+        moved = self.adapter(family, arm, k - 1) + np.float32(stepped * (1 + ord(arm[0])))
         self.adapters[family, arm, k] = moved
         write_folder(
             self.run.checkpoint(family, arm, k),
@@ -167,9 +169,11 @@ class Made:
         scored = passes * int(sum(stage.prompt_length) + sum(stage.lengths))
         return {"tokens": int(weights.weighted_R.sum()), "trained_tokens": trained, "scored_tokens": scored}
 
-    def arm(self, family: str, arm: str, kinds: dict[str, int]) -> None:
+    def arm(self, family: str, arm: str, kinds: dict[str, int], idle: bool = False) -> None:
+        """`idle`: every rollout of its updates is wrong, so no group has a signal."""
         for k in (1, 2):
-            self.update(family, arm, k, {"clean": 5, "cut": 1} if k == 1 else {"clean": 4, "loop": 1, "cut": 2})
+            right = {"clean": 5, "cut": 1} if k == 1 else {"clean": 4, "loop": 1, "cut": 2}
+            self.update(family, arm, k, {} if idle else right)
         self.stage(self.run.readout(family, arm), family, arm, "readout", 2, kinds, -0.5 + 0.01 * len(arm))
         self.journal.append("arm_finished", arm=f"{family}/{arm}")
 
@@ -192,7 +196,7 @@ class Made:
 
 
 def make_run(
-    folder: Path, damaged: set[tuple[str, str]] = BOTH, *, extended: bool = True, deviation: bool = True, **changes
+    folder: Path, damaged: set[tuple[str, str]] = BOTH, *, extended=True, deviation=True, idle: str = "", **changes
 ) -> Made:
     """The whole run in `folder`/runs/small, of the plan `folder`/plans/small.yaml, without its verdict."""
     made = Made(folder, **{"extension": EXTENSION, "statistics": {"resamples": 500}} | changes)
@@ -200,10 +204,10 @@ def make_run(
     if deviation:
         made.deviate(reason="An amendment that opens nothing.", seen="progress")
     for arm in made.plan.arms:
-        made.arm("main", arm, readout("main", arm, damaged))
+        made.arm("main", arm, readout("main", arm, damaged), f"main/{arm}" == idle)
     made.stage(made.run.sweep("replication"), "replication", "start", "sweep", 0, {"clean": 11, "cut": 2})
     for arm in ("C", "N"):
-        made.arm("replication", arm, readout("replication", arm, damaged))
+        made.arm("replication", arm, readout("replication", arm, damaged), f"replication/{arm}" == idle)
     if extended:
         made.extend("N", {"clean": 12, "cut": 2})
     return made

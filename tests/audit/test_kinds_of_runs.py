@@ -60,6 +60,14 @@ def test_a_stopped_arm(tmp_path):
     assert any("says that rule `another` ended the arm at update 2; the metrics give logprob_fell" in line for line in lines)
 
 
+@pytest.mark.parametrize(("idle", "label"), [("main/C", "UNDECIDED"), ("replication/N", "UNDECIDED")])
+def test_an_arm_that_took_no_step(tmp_path, idle, label):
+    made = make_run(tmp_path, extended=False, deviation=False, idle=idle)
+    labels = audited(made).labels
+    assert (labels["replication"], labels[idle]) == (label, "NO_STEP")
+    assert [one for one, found in labels.items() if found == "NO_STEP"] == [idle]
+
+
 def test_imported_rollouts(tmp_path):
     """Sweeps and readouts of another trainer, without seeds or logprobs: labels rest on counts alone."""
     made = make_run(tmp_path, extended=False, deviation=False)

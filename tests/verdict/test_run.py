@@ -188,6 +188,39 @@ def test_a_stopped_arm_is_part_of_the_verdict(study):
         judge_run(run.root, locked)
 
 
+def no_steps(run, family, arm, stepped=()):
+    """Audits of both updates; those in `stepped` took a step."""
+    for k in (1, 2):
+        path = run.audit(family, arm, k)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        taken = k in stepped
+        step = {"stepped": taken, "outcome": "stepped" if taken else "no_signal"}
+        weights = dict.fromkeys(("negative_share", "net_share", "truncated_share", "kl_share"))
+        path.write_text(json.dumps({"step": step, "weights": weights}))
+
+
+@pytest.mark.parametrize(
+    ("unstepped", "label", "found", "stable"),
+    [
+        ([("main", "N")], "INCOMPLETE", ["MISSING"], "X"),  # passed over: X is replicated, and has no second run yet
+        ([("main", "N"), ("main", "X")], "NOT_REPLICATED", ["NO_STABLE_ARM"], None),
+        ([("replication", "N")], "UNDECIDED", ["NO_STEP"], "N"),
+        ([("main", "C")], "UNDECIDED", ["NO_STEP"], "N"),
+    ],
+)
+def test_an_arm_that_took_no_step_is_neither_damaged_nor_stable(study, unstepped, label, found, stable):
+    run, locked = study
+    write_study(run, locked, BOTH)
+    for pair in unstepped:
+        no_steps(run, *pair)
+    verdict = judge_run(run.root, locked)
+    assert {(one.family, one.arm) for one in verdict.arms if one.label == "NO_STEP"} == set(unstepped)
+    assert (verdict.label, codes(verdict), verdict.stable_arm) == (label, found, stable)
+    for pair in unstepped:
+        no_steps(run, *pair, stepped=[2])  # one step is enough to be judged
+    assert judge_run(run.root, locked).label == "REPLICATED"
+
+
 def test_an_undefined_measure_is_undecided_not_stable(study):
     run, locked = study
     write_study(run, locked, BOTH)
@@ -301,7 +334,7 @@ def test_an_audit_whose_shares_are_no_numbers_is_refused(study, share):
     path = run.audit("main", "C", 1)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"weights": shares | {"net_share": share}}))
-    with pytest.raises(IntegrityError, match="is not an audit of weights"):
+    with pytest.raises(IntegrityError, match="audit.json: (is not an audit of weights|does not tell whether)"):
         judge_run(run.root, locked)
 
 

@@ -10,6 +10,7 @@ LABELS = {
     "DAMAGED": "at least one of the plan's damage rules fired on the run's readout.",
     "STABLE": "none of the plan's damage rules fired.",
     "STOPPED": "a stop rule ended the run early, so it has no readout and is neither damaged nor stable.",
+    "NO_STEP": "no update took a step, so the readout is of the starting model: nothing was tried.",
     "UNDECIDED": "a number that decides is missing or undefined. Never a silent pass.",
     "REPLICATED": "in both families of seeds the control was damaged and another arm was stable: the contrast came twice.",
     "NOT_REPLICATED": "that contrast did not come in both families. The reasons beside it say what did.",
