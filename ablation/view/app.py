@@ -24,7 +24,7 @@ from ablation.view.pages import Viewer
 from ablation.view.reads import Reads
 
 TABS = ("curves", "audit", "rules", "rollouts", "rollout", "compare", "live")
-UNREADABLE = (OSError, duckdb.Error, pa.ArrowException)
+UNREADABLE = (OSError, MemoryError, duckdb.Error, pa.ArrowException)
 """What a folder that somebody else changes can raise while a page of it is made."""
 
 

@@ -23,7 +23,7 @@ from ablation.view import cache, rows
 
 LOOK_AGAIN = 1.5
 """Seconds between two looks at the folder."""
-_UNREADABLE = (AblationError, OSError, ValueError, KeyError, TypeError, pa.ArrowException, duckdb.Error)
+_UNREADABLE = (AblationError, OSError, MemoryError, ValueError, KeyError, TypeError, pa.ArrowException, duckdb.Error)
 """What reading a folder that somebody else changed can raise."""
 WHOLE_RUN = "."
 """Key in `Progress.damaged` of what hides all rollouts."""
