@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 
 from ablation.errors import UsageError
 from ablation.merge.base_files import BYTES, BaseFiles, Tensor
-from ablation.plan.model_files import ADAPTER_CONFIG, ADAPTER_FILE, PLAIN_LORA
+from ablation.plan.model_files import ADAPTER_CONFIG, ADAPTER_FILE, not_plain
 
 _KEY = re.compile(r"base_model\.model\.(?P<module>.+)\.lora_(?P<which>[AB])(?:\.default)?\.weight")
 # A language model inside of a larger one has another name in the files than where it is loaded alone.
@@ -117,16 +117,15 @@ def _config(path: Path) -> tuple[int, float]:
     try:
         config = json.loads(path.read_bytes())
         rank, alpha = config["r"], config["lora_alpha"]
-        other = {name: config.get(name, plain) for name, plain in PLAIN_LORA.items()}
+        other = not_plain(config)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(f"{path}: is not the config of a LoRA adapter: {error!r}") from None
     if type(rank) is not int or rank < 1 or type(alpha) not in (int, float):
         raise UsageError(f"{path}: has r {json.dumps(rank)} and lora_alpha {json.dumps(alpha)}")
-    for name, plain in PLAIN_LORA.items():
-        if (other[name] or None) != (plain or None):
-            raise UsageError(f"{path}: has {name} {json.dumps(other[name])}: only plain LoRA is merged ({json.dumps(plain)})")
+    if other:
+        raise UsageError(f"{path}: has {other[0]}: only plain LoRA is merged")
     return rank, alpha / rank
 
 

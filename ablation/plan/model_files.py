@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +20,36 @@ MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 """What Adam keeps of each weight, as a checkpoint names it before `/` and the weight's name."""
 _LONGEST_HEADER = 10**8  # bytes, as in the safetensors format
 BASE_CONFIG = "config.json"
-PLAIN_LORA = {
-    "peft_type": "LORA",
-    "bias": "none",
-    "use_dora": False,
-    "use_rslora": False,
-    "rank_pattern": {},
-    "alpha_pattern": {},
-    "modules_to_save": None,
-    "layers_to_transform": None,
-    "layer_replication": None,
-    "trainable_token_indices": None,
-    "target_parameters": None,
-    "fan_in_fan_out": False,
+PLAIN_LORA: dict[str, tuple[Any, ...] | None] = {
+    "peft_type": ("LORA",),
+    "bias": ("none",),
+    "init_lora_weights": (True, False, "gaussian"),  # those of which nothing is left once the weights are read from the file
+    "r": None,
+    "lora_alpha": None,
+    "target_modules": None,
+    "lora_dropout": None,  # sampling and training leave it out
+    "base_model_name_or_path": None,
+    "revision": None,
+    "task_type": None,
+    "auto_mapping": None,
+    "inference_mode": None,
+    "peft_version": None,
+    "megatron_core": None,  # of use with megatron_config alone
+    "qalora_group_size": None,  # of use with use_qalora alone
 }
-"""What an adapter may have beside its shape that changes what it computes or what is trained, and its plain value: plans describe
-plain LoRA only, and only that is merged."""
+"""Field of an adapter's config -> what it may say (None: anything). A field that is not here must be empty, false or null, also
+one that a later peft brings: plans describe plain LoRA only, and only that is sampled, trained and merged."""
+_TENSOR = re.compile(r"(?P<module>.+)\.lora_(?P<half>[AB])\.weight")
+
+
+def not_plain(config: dict[str, Any]) -> list[str]:
+    """What the config of an adapter says that plain LoRA does not, for instance `use_dora true`."""
+    said = {name: (there, PLAIN_LORA.get(name, ())) for name, there in sorted({"peft_type": "", **config}.items())}
+    return [
+        f"{name} {json.dumps(there)}"
+        for name, (there, allowed) in said.items()
+        if allowed is not None and there not in allowed and (there or name == "peft_type")
+    ]
 
 
 def model_problems(plan: Plan, plan_path: Path) -> list[Problem]:
@@ -43,7 +59,7 @@ def model_problems(plan: Plan, plan_path: Path) -> list[Problem]:
     if plan.model.base.owed is None and base.is_dir():
         problems += base_problems(plan, base)
     if plan.model.start_adapter.owed is None and adapter.is_dir():
-        problems += adapter_problems(plan, adapter)
+        problems += adapter_problems(plan, adapter) or tensor_problems(plan, adapter)
         problems += moments_problems(plan, adapter)
     return problems
 
@@ -76,11 +92,8 @@ def adapter_problems(plan: Plan, adapter: Path) -> list[Problem]:
     if config is None:
         return [(("model", "start_adapter"), why)]
     problems: list[Problem] = []
-    for name, plain in PLAIN_LORA.items():
-        there = config.get(name, plain)
-        if (there or None) != (plain or None):
-            text = f"{adapter / ADAPTER_CONFIG} has {name} {json.dumps(there)}; a plan describes plain LoRA ({json.dumps(plain)})"
-            problems.append((("model", "start_adapter"), text))
+    for said in not_plain(config):
+        problems.append((("model", "start_adapter"), f"{adapter / ADAPTER_CONFIG} has {said}; a plan describes plain LoRA"))
     lora, targets = plan.model.lora, config.get("target_modules")
     if not isinstance(targets, list) or not all(isinstance(one, str) for one in targets):
         text = f"{adapter / ADAPTER_CONFIG} has target_modules {json.dumps(targets)}, not a list of module names"
@@ -91,6 +104,36 @@ def adapter_problems(plan: Plan, adapter: Path) -> list[Problem]:
         if found[name] != value:
             problems.append((("model", "lora", name), f"the plan says {value}, the start adapter has {found[name]} ({adapter})"))
     return problems
+
+
+def tensor_problems(plan: Plan, adapter: Path) -> list[Problem]:
+    """What the start adapter's file holds beside pairs of the plan's rank for the plan's targets, or lacks of them."""
+    path, lora = adapter / ADAPTER_FILE, plan.model.lora
+    try:
+        shapes = _shapes(path)
+    except (OSError, ValueError) as error:
+        return [(("model", "start_adapter"), f"{path}: is not a safetensors file: {error}")]
+    found: dict[str, set[str]] = {}
+    texts = []
+    for name, shape in sorted(shapes.items()):
+        match = _TENSOR.fullmatch(name)
+        if match is None:
+            texts.append(f"`{name}` is no weight of plain LoRA")
+            continue
+        found.setdefault(match["module"], set()).add(match["half"])
+        if len(shape) != 2 or shape[match["half"] == "B"] != lora.rank:
+            texts.append(f"`{name}` has the shape {shape}; the plan's rank is {lora.rank}")
+    texts += [f"`{module}` has no lora_{min({'A', 'B'} - halves)}" for module, halves in found.items() if len(halves) < 2]
+    texts += [f"`{module}` is none of the plan's targets" for module in found if not _is_target(module, lora.targets)]
+    texts += [
+        f"holds nothing for the target `{one}`" for one in lora.targets if not any(_is_target(name, [one]) for name in found)
+    ]
+    more = f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""
+    return [(("model", "start_adapter"), f"{path}: {texts[0]}{more}")] if texts else []
+
+
+def _is_target(module: str, targets: Sequence[str]) -> bool:
+    return any(module == one or module.endswith(f".{one}") for one in targets)
 
 
 def moments_problems(plan: Plan, adapter: Path) -> list[Problem]:
