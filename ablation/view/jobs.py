@@ -78,7 +78,7 @@ def _expected(error: Exception) -> NoReturn:
 def state_of(root: Path) -> tuple[Any, ...]:
     """Changes whenever a run folder has something new to say: journal, deviations, and which stages and audits are there."""
     marks = []
-    for name in ("journal.jsonl", "deviations.jsonl", "plan.yaml", "plan.lock", "problems.jsonl"):
+    for name in ("journal.jsonl", "deviations.jsonl", "plan.yaml", "plan.lock", "problems.jsonl", "verdict.json"):
         try:
             status = (root / name).stat()
             marks.append((name, status.st_size, status.st_mtime_ns))

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from ablation.chain import Chain
 from ablation.errors import AblationError, UsageError
-from ablation.files import parse_json
 from ablation.rollouts.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -77,14 +76,6 @@ class Study:
 
         return Index(self.root.resolve(), self.locked.plan)
 
-    def verdict(self) -> dict[str, Any] | None:
-        """What the last `ablation verdict` wrote, if it can be read."""
-        try:
-            found = parse_json(self.run.verdict.read_bytes())
-            return found if _is_verdict(found) else None
-        except (OSError, ValueError):
-            return None
-
     def sealed_reads(self) -> list[BlindFolder]:
         """Comparisons whose texts nobody may look at here: a read of them is planned or under way, and was not opened."""
         from ablation.blind.closed import closed_reads
@@ -134,18 +125,6 @@ class Library:
             yield from sorted(path for path in self.place.iterdir() if path.is_dir() and is_run(path))
         except OSError as error:
             raise UsageError(f"{self.place}: cannot be read: {error.strerror}") from None
-
-
-def _is_verdict(found: Any) -> bool:
-    """Whether what a file held has the labels that pages show, as texts."""
-    try:
-        texts = [found["label"], *found["labels"].values()]
-        texts += [one[name] for one in found["arms"] for name in ("family", "arm", "label")]
-        for section in found["sections"].values():
-            texts += [text for part in (section, *section["others"]) for text in (part["label"], part["subject"] or "")]
-    except (KeyError, TypeError, AttributeError):
-        return False
-    return all(isinstance(text, str) for text in texts)
 
 
 def damaged(study: Study) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ablation.errors import UsageError
+from ablation.errors import AblationError, UsageError
 from ablation.report.arm_words import arm_in_words
 from ablation.study.runlock import runner_at_work
 from ablation.view import query, rollout, tables
@@ -34,8 +34,9 @@ class Viewer:
         found = []
         for study in self.library.studies():
             why = damaged(study)
-            row: dict[str, Any] = {"name": study.name, "damaged": why, "verdict": study.verdict()}
+            row: dict[str, Any] = {"name": study.name, "damaged": why}
             if why is None:
+                row |= self._verdict(study, 0)
                 plan = study.locked.plan
                 row |= {"question": plan.question, "arms": list(plan.arms), "families": list(plan.families)}
                 row["worker"] = runner_at_work(study.root)
@@ -47,8 +48,26 @@ class Viewer:
         locked = study.locked
         study.index.look()
         arms = [{"name": arm, "words": arm_in_words(one, locked.plan.training)} for arm, one in locked.plan.arms.items()]
-        values = {"locked": locked, "arms": arms, "verdict": study.verdict(), "now": progress(study)}
-        return "study", self._of(study, "overview") | values
+        values = {"locked": locked, "arms": arms, "now": progress(study)}
+        return "study", self._of(study, "overview") | values | self._verdict(study)
+
+    def _verdict(self, study: Study, wait: float = 0.3) -> dict[str, Any]:
+        """The labels of a run that has a `verdict.json`, by its rollouts: what that file says is only held against them.
+
+        `verdict` is None where there is none yet, `differs` says why or what is wrong, `asked` whether the file is there.
+        """
+        asked = study.run.verdict.is_file()
+        verdict, differs = None, ""
+        try:
+            found = self._computed(study, wait) if asked else None
+            verdict, differs = (found["json"], found["stored_differs"]) if found else (None, "")
+        except AblationError as error:
+            differs = " ".join(error.lines()).replace(str(study.root), study.name)
+        return {"asked": asked, "verdict": verdict, "differs": differs}
+
+    def _computed(self, study: Study, wait: float = 0.3) -> dict[str, Any] | None:
+        """`tables.verdict_page`, None while it is being computed."""
+        return self.jobs.get(("verdict", study.root), state_of(study.root), lambda: tables.verdict_page(study), wait)
 
     def live(self, name: str, asked: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
         study = self.library.study(name)
@@ -71,8 +90,7 @@ class Viewer:
 
     def rules(self, name: str, asked: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
         study = self.library.study(name)
-        found = self.jobs.get(("verdict", study.root), state_of(study.root), lambda: tables.verdict_page(study))
-        return "rules", self._of(study, "rules") | {"found": found}
+        return "rules", self._of(study, "rules") | {"found": self._computed(study)}
 
     def rollouts(self, name: str, asked: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
         study = self.library.study(name)

@@ -6,13 +6,14 @@ import json
 import os
 import re
 import shutil
+import time
 from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
 from ablation.chain import chained_line
-from ablation.files import sha256_bytes
+from ablation.files import json_bytes, sha256_bytes
 from ablation.view import figures, tables
 from ablation.view.app import create_app
 from ablation.view.library import Library
@@ -21,12 +22,6 @@ from tests.view import made
 
 RECORD = Path(__file__).parents[2] / "runs" / "records" / "smollm2"
 HERE = "http://127.0.0.1:8412"
-WHOLE = {
-    "label": "REPLICATED",
-    "labels": {"replication": "REPLICATED"},
-    "arms": [{"family": "main", "arm": "N", "label": "STABLE"}],
-    "sections": {},
-}
 
 
 @pytest.fixture(scope="module")
@@ -42,44 +37,67 @@ def browser(place):
     return TestClient(create_app(Library(place)), base_url=HERE, follow_redirects=False)
 
 
+@pytest.fixture
+def judged(runs):
+    """The run with the verdict that `ablation verdict` writes of it; its path."""
+    study = Library(runs).study("small")
+    study.run.verdict.write_bytes(json_bytes(tables.verdict_page(study)["json"]))
+    yield study.run.verdict
+    study.run.verdict.unlink(missing_ok=True)
+
+
+def pages(runs):
+    """The list of studies and the overview of one, with all that is computed for them."""
+    client, found = browser(runs), []
+    for address in ("/studies", "/study/small"):
+        for _ in range(200):
+            answer = client.get(address)
+            assert answer.status_code == 200
+            if "is being computed" not in answer.text:
+                break
+            time.sleep(0.05)
+        found.append(answer.text)
+    return found
+
+
 @pytest.mark.parametrize(
     "change",
     [
+        {"label": "REPLICATED"},
         {"labels": None},
-        {"labels": ["a"]},
-        {"labels": {"replication": 3}},
-        {"arms": None},
+        {"labels": {"replication": "REPLICATED"}},
         {"arms": "abc"},
-        {"arms": [3]},
-        {"arms": [{"family": "main", "arm": "N"}]},
+        {"arms": [{"family": "main", "arm": "N", "label": "STABLE"}]},
         {"label": 3},
-        {"sections": None},
-        {"sections": {"held_out": 3}},
-        {"sections": {"held_out": {"label": 3, "subject": None, "others": []}}},
         {"sections": {"held_out": {"label": "WIN", "subject": None, "others": [3]}}},
+        {"stable_arm": "<b>X</b>"},
+        None,
     ],
 )
-def test_a_verdict_that_is_none_is_not_shown_and_hides_nothing_else(runs, change):
-    path = runs / "small" / "verdict.json"
-    path.write_text(json.dumps(WHOLE | change))
-    try:
-        assert Library(runs).study("small").verdict() is None
-        for address in ("/studies", "/study/small"):
-            answer = browser(runs).get(address)
-            assert answer.status_code == 200 and "REPLICATED" not in answer.text, address
-    finally:
-        path.unlink()
+def test_the_labels_on_the_overview_are_those_of_the_rollouts_whatever_the_file_says(runs, judged, change):
+    content = json.loads(judged.read_bytes())
+    own = content["label"]
+    judged.write_text("{" if change is None else json.dumps(content | change))
+    for text in pages(runs):
+        refused = "is not a verdict with the head of its journal" in text
+        assert "small/verdict.json: " in text and (f">{own}<" in text or refused)
+        assert refused == (change is None) and ">REPLICATED<" not in text and "<b>X</b>" not in text
+        assert str(runs) not in text.replace(f"<code>{runs}</code>", "")  # the list says what it is a list of
 
 
-def test_the_list_says_where_a_label_is_from(runs):
-    path = runs / "small" / "verdict.json"
-    assert "wrote it" not in browser(runs).get("/studies").text
-    path.write_text(json.dumps(WHOLE))
+def test_an_overview_has_no_label_without_a_verdict_and_none_without_its_journal(runs, judged):
+    own = json.loads(judged.read_bytes())["label"]
+    assert all(f">{own}<" in text and "notice bad" not in text for text in pages(runs))
+    journal = judged.with_name("journal.jsonl")
+    kept = journal.read_bytes()
+    journal.unlink()
     try:
-        answer = browser(runs).get("/studies").text
-        assert answer.index("REPLICATED") < answer.index("as the last <code>ablation verdict</code> wrote it")
+        for text in pages(runs):
+            assert f">{own}<" not in text and "no label" in text and "the journal was cut" in text
     finally:
-        path.unlink()
+        journal.write_bytes(kept)
+    judged.unlink()
+    assert all("no verdict yet" in text for text in pages(runs))
 
 
 def test_a_stored_verdict_that_says_something_else_is_told_on_the_page_of_rules(runs):
@@ -93,17 +111,6 @@ def test_a_stored_verdict_that_says_something_else_is_told_on_the_page_of_rules(
         study.run.verdict.unlink()
     assert "small/verdict.json: /stable_arm says &#34;&lt;b&gt;X&lt;/b&gt;&#34;, and the rollouts give " in found
     assert str(runs) not in found
-
-
-def test_foreign_words_in_a_verdict_are_text(runs):
-    path = runs / "small" / "verdict.json"
-    path.write_text(json.dumps(WHOLE | {"label": "<i>\ud800"}))
-    try:
-        for address in ("/studies", "/study/small"):
-            answer = browser(runs).get(address)
-            assert answer.status_code == 200 and "&lt;i&gt;\ufffd" in answer.text and "<i>\ufffd" not in answer.text
-    finally:
-        path.unlink()
 
 
 def test_names_of_folders_that_an_address_would_cut(runs, tmp_path):
