@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ablation.audit.chance import t_above
-from ablation.audit.counts import MEANS, Outcome, measures
+from ablation.audit.counts import MEANS, Outcome, measures, too_unread
 from ablation.audit.findings import Findings
 from ablation.audit.intervals import EQUAL_DRAWS, T_DUST, Settings, both_sums, drawn_sums, left_out, mean_logs, rate
 from ablation.audit.read_run import Run
@@ -40,7 +40,10 @@ def own_claims(run: Run) -> dict[str, list[tuple[str, str, float | None]]]:
         claim = claims[name]
         families = claim.get("families") or [run.tree.main_family]
         test = _over_seeds if claim["method"] == "welch" else _over_cells
-        plain = [test(run, claim, subject, families) for subject in claim["subjects"]]
+        plain = [
+            None if _too_unread(run, claim, subject, families) else test(run, claim, subject, families)
+            for subject in claim["subjects"]
+        ]
         adjusted = holm(plain) if claim["correction"] == "holm" else plain
         labels = ["UNDECIDED" if p is None else "SHOWN" if p <= claim["alpha"] else "NOT_SHOWN" for p in adjusted]
         found[name] = list(zip(claim["subjects"], labels, adjusted, strict=True))
@@ -64,6 +67,11 @@ def compare_claims(
 def _stage(run: Run, family: str, arm: str) -> list[Outcome] | None:
     one = run.stages.get(f"{family}/{START}/sweep" if arm == START else f"{family}/{arm}/readout")
     return one.outcomes if one is not None and one.whole else None
+
+
+def _too_unread(run: Run, claim: Mapping[str, Any], subject: str, families: Sequence[str]) -> bool:
+    pairs = [(_stage(run, family, subject), _stage(run, family, claim["reference"])) for family in families]
+    return any(too_unread(own, other, run.tree.plan) for own, other in pairs if own is not None and other is not None)
 
 
 def _over_cells(run: Run, claim: Mapping[str, Any], subject: str, families: Sequence[str]) -> float | None:

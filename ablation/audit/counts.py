@@ -9,7 +9,7 @@ import math
 import statistics
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -208,6 +208,23 @@ def measures(found: Sequence[Outcome]) -> dict[str, Any]:
             groups.setdefault(getattr(one, name), []).append(one)
         whole[f"by_{name}"] = {label: _measured(members) for label, members in sorted(groups.items())}
     return whole
+
+
+def unread(found: Iterable[Outcome]) -> dict[str, Any]:
+    """Of the rollouts that ended by themselves, how many have no answer that could be read."""
+    ended = [one for one in found if not one.truncated]
+    count = sum(one.no_answer for one in ended)
+    return {"unread": count, "ended": len(ended), "share": count / len(ended) if ended else None}
+
+
+def too_unread(own: Sequence[Outcome], other: Sequence[Outcome], plan: Mapping[str, Any]) -> bool:
+    """Whether the plan's `verdict.unread` lets nothing be said of two stages."""
+    limits, sides = plan["verdict"].get("unread"), [unread(own), unread(other)]
+    if limits is None or not all(side["ended"] for side in sides):
+        return False
+    first, second = (Fraction(side["unread"], side["ended"]) for side in sides)
+    most, differ = (Fraction(str(limits[name])) for name in ("at_most", "differ_at_most"))
+    return first > most or second > most or abs(first - second) > differ
 
 
 def _measured(found: Sequence[Outcome]) -> dict[str, Any]:

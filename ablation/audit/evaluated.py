@@ -298,7 +298,13 @@ class Evaluated:
         own, other = one.sides["subject"], one.sides["reference"]
         ends = any(rule["measure"] == "cjk_share" and rule["compare"] in ("ratio_low", "ratio_high") for rule in rules)
         estimates = intervals.Estimates(own.outcomes or [], other.outcomes or [], self.run.settings, "problem", ends)
-        return Compared(own.measures or {}, other.measures or {}, estimates)
+        refused = counts.too_unread(own.outcomes or [], other.outcomes or [], self.tree.plan)
+        return Compared(own.measures or {}, other.measures or {}, estimates, refused=refused)
+
+    def unread(self) -> dict[str, dict[str, Any]]:
+        """Stage -> its unread answers, of each graded comparison that is whole."""
+        whole = [one for one in self.comparisons.values() if one.whole]
+        return {side.rows.name: counts.unread(side.outcomes) for one in whole for side in one.sides.values() if side.outcomes}
 
     def hours(self, name: str, subject: str) -> float | None:
         """From the first rollout of the two models to the last, by the journal: from when sampling began with nothing on disk."""

@@ -42,6 +42,8 @@ class OwnVerdict:
     """Claim -> (subject, label, adjusted p) of each."""
     sweeps: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     """Family -> measures of its sweep."""
+    unread: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Stage -> its answers that could not be read, for each stage that a label rests on."""
     audits: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     """`family/arm` -> share of its weights -> [lowest, highest] over the updates before its readout."""
 
@@ -110,4 +112,4 @@ def as_number(value: Any) -> int | float | None:
 
 def bare(label: Any) -> str:
     """The label without deviations and marks."""
-    return re.sub(r" \((?:deviations? \d|imported|redone|one of \d)[^()]*\)$", "", str(label))
+    return re.sub(r" \((?:deviations? \d|imported|redone|unread|one of \d)[^()]*\)$", "", str(label))

@@ -171,7 +171,8 @@ class Run:
             return None
         ends = any(rule["measure"] == "cjk_share" and rule["compare"] in ("ratio_low", "ratio_high") for rule in rules)
         estimates = intervals.Estimates(own.outcomes, other.outcomes, self.settings, cluster, ends)
-        return Compared(own.measures, other.measures, estimates)
+        refused = counts.too_unread(own.outcomes, other.outcomes, self.tree.plan)
+        return Compared(own.measures, other.measures, estimates, refused=refused)
 
     def check_pairs(self) -> None:
         """Readouts and checks with their sweep; updates of all arms of a family with each other."""
@@ -295,6 +296,12 @@ class Run:
         looked_at = {family for family, _ in [*asked, *self._not_asked_for(asked)]}
         found = {family: self.stages.get(f"{family}/{START}/sweep") for family in looked_at}
         return {family: one.measures for family, one in found.items() if one is not None and one.whole and one.measures}
+
+    def unread(self, arms: Sequence[OwnArm]) -> dict[str, dict[str, Any]]:
+        """Stage -> its unread answers, for the readouts that were judged and their sweeps."""
+        judged_arms = [one for one in arms if one.compared is not None]
+        names = [name for one in judged_arms for name in (f"{one.name}/readout", f"{one.family}/{START}/sweep")]
+        return {name: counts.unread(self.stages[name].outcomes or []) for name in names}
 
     def audit_ranges(self, stable_arm: str | None) -> dict[str, dict[str, list[float]]]:
         """`family/arm` -> name of a share -> its lowest and highest over the updates before the readout."""

@@ -32,6 +32,8 @@ class Compared:
     estimate: Estimates
     open_counts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Measure -> answers of subject and reference that nobody could label and that may count, too."""
+    refused: bool = False
+    """Whether the plan lets nothing be said of the two, because too many of their answers could not be read."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ def written(number: float | int | Fraction) -> Fraction:
 
 
 def apply(rule: Mapping[str, Any], compared: Compared) -> Ruled:
+    if compared.refused:
+        return Ruled(rule["name"], None, None)
     measure, compare, op, limit = (rule[name] for name in ("measure", "compare", "op", "limit"))
     kind, _, end = compare.partition("_")
     estimated = compare != "value" if measure != "correct_rate" else True

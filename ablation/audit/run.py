@@ -94,6 +94,7 @@ def audit_run(root: Path, *, plan: Path | None = None, regrade: bool = False) ->
         run.check_extension()
         arms = run.own_arms()
         own = OwnVerdict(judged.headline(tree, arms), arms, sweeps=run.sweeps())
+        own.unread = run.unread(arms) | evaluated.unread()
         own.audits = run.audit_ranges(own.headline.stable_arm)
         blinded = Blinded(evaluated, history)
         blinded.check_all()

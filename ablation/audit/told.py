@@ -31,7 +31,11 @@ def compare_verdict(where: str, told: Mapping[str, Any], own: OwnVerdict, tree: 
         compare_sections(where, told["sections"], own.sections, found, source)
     if "claims" in told:
         compare_claims(where, told["claims"], own.claims, found, source)
-    for name, numbers in (("sweeps", own.sweeps), ("audits", own.audits)):
+    # A comparison that no section takes (of an arm that is no candidate, say) is in no verdict.
+    unread = {
+        name: one for name, one in own.unread.items() if name in told.get("unread", ()) or not name.startswith("evaluations/")
+    }
+    for name, numbers in (("sweeps", own.sweeps), ("audits", own.audits), ("unread", unread)):
         if name in told:
             found.same(where, name, {key: told[name].get(key) for key in numbers}, numbers, source=source)
             for key in sorted(told[name].keys() - numbers.keys()):

@@ -177,7 +177,7 @@ def decorated(label: str, deviations: Sequence[Deviation], marks: Sequence[str] 
 
 def bare(label: str) -> str:
     """The label without what `decorated` added."""
-    return re.sub(r" \((?:deviations? \d|imported|redone|one of \d|not allowed|undeclared deviation)[^()]*\)\Z", "", label)
+    return re.sub(r" \((?:deviations? \d|imported|redone|unread|one of \d|not allowed|undeclared deviation)[^()]*\)\Z", "", label)
 
 
 def _check_gate_name(locked: LockedPlan, gate: str) -> None:

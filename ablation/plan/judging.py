@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
 from ablation.plan.claims import Claim, claim_problems
 from ablation.plan.phase2 import HeldOut, NeverUsed, Release, guard_problems
 from ablation.plan.rules import Rule, rule_list_problems
-from ablation.plan.section import Name, Section, did_you_mean
+from ablation.plan.section import Name, Section, Share, did_you_mean
 from ablation.plan.tables import STUDY, Table, labels_of, table_problems
 
 if TYPE_CHECKING:
@@ -32,8 +32,19 @@ class Replication(Section):
     """From the reasons found to the label: `study`, or rows of a decision table."""
 
 
+class UnreadLimits(Section):
+    """How many answers may be unread: of the rollouts that ended by themselves, those with no answer that the grader reads."""
+
+    at_most: Share = 0.5
+    """A stage with a larger share of unread answers decides nothing, nor does one that is set against it."""
+    differ_at_most: Share = 0.2
+    """Nor do two stages whose shares differ by more than this."""
+
+
 class Verdict(Section):
     """How measures become labels."""
+
+    later: ClassVar[frozenset[str]] = frozenset({"unread"})
 
     damage: list[Rule]
     """A run is damaged if any of these holds against the sweep of its family."""
@@ -47,6 +58,8 @@ class Verdict(Section):
     """When a checkpoint may be released."""
     claims: dict[Name, Claim] = Field(default_factory=dict)
     """Tests between arms, beside the labels."""
+    unread: UnreadLimits | None = None
+    """When too many answers are unread for a label; left out: the share is shown, with a warning, and decides nothing."""
 
 
 def verdict_problems(plan: Plan, start: str) -> list[Problem]:

@@ -32,6 +32,7 @@ READOUT_LEGEND = (
     "start = the model before training; change = against start\n"
     "either = truncated or looping; the last two columns are ratios to start"
 )
+UNREAD_LEGEND = "\nunread = of those that ended by themselves, the share without an answer that can be read"
 AUDIT_LEGEND = "net = sum of the weights / sum of the absolute weights"
 
 
@@ -59,7 +60,7 @@ def render(verdict: Verdict, plan: Plan) -> Iterator[RenderableType | list[Rende
         if arms:
             yield readouts(family, verdict.sweeps.get(family), arms)
     if any(one.figures is not None for one in verdict.arms):
-        yield Text(READOUT_LEGEND)
+        yield Text(READOUT_LEGEND + (UNREAD_LEGEND if verdict.unread else ""))
     undefined = undefined_ratios(verdict.arms)
     if undefined:
         yield Text("\n".join(undefined))
@@ -204,9 +205,10 @@ def readouts(family: str, sweep: Mapping[str, Any] | None, arms: Sequence[ArmVer
     first = arms[0].figures
     sizes = [one.get("rollouts") for one in (sweep, first.subject if first else None) if one]
     of = f", {sizes[0]} rollouts a row" if sizes and sizes[0] else ""
+    before = next((arm.figures.unread for arm in arms if arm.figures and arm.figures.unread), None)
     table = plain_table()
     table.add_column("arm", overflow="fold")
-    for heading in ("clean", "change", "trunc.", "loop.", "either", "logprob\nchange"):
+    for heading in ("clean", "change", "trunc.", "loop.", "either", *(["un-\nread"] if before else []), "logprob\nchange"):
         table.add_column(heading, justify="right", no_wrap=True)
     levels = {one.level for arm in arms if arm.figures for one in arm.figures.ratios.values() if one.level}
     interval = f"\n({100 * max(levels):g}% CI)" if levels else ""
@@ -214,7 +216,7 @@ def readouts(family: str, sweep: Mapping[str, Any] | None, arms: Sequence[ArmVer
     table.add_column(f"clean\nlength{interval}", justify="right", overflow="fold")
     if sweep is not None:
         clean, *counts = (shown(sweep.get(name)) for name in ("clean", "truncated", "looping", "truncated_or_looping"))
-        table.add_row("start", clean, "", *counts, "", "", "")
+        table.add_row("start", clean, "", *counts, *([before[1].shown] if before else []), "", "", "")
     for arm in arms:
         figures = arm.figures
         assert figures is not None
@@ -227,6 +229,7 @@ def readouts(family: str, sweep: Mapping[str, Any] | None, arms: Sequence[ArmVer
 
         cells = [shown(own.get("clean")), signed(change("clean"), 0)]
         cells += [shown(own.get(name)) for name in ("truncated", "looping", "truncated_or_looping")]
+        cells += [figures.unread[0].shown] if figures.unread else []
         cells.append(signed(change("logprob"), 3))
         cells += [ratio(figures.ratios.get(name)) for name in SHOWN_RATIOS]
         table.add_row(arm.arm, *cells)

@@ -25,6 +25,7 @@ from ablation.measures.t_test import t_test, welch
 from ablation.plan.claims import Claim
 from ablation.plan.model import Plan, Statistics
 from ablation.rollouts.outcomes import Outcomes
+from ablation.verdict.unread import too_many, unread_of
 
 SHOWN, NOT_SHOWN, UNDECIDED = "SHOWN", "NOT_SHOWN", "UNDECIDED"
 CLAIM_LABELS = (SHOWN, NOT_SHOWN, UNDECIDED)
@@ -96,7 +97,10 @@ def judge_claims(plan: Plan, outcomes_of: OutcomesOf) -> list[ClaimVerdict]:
 def _judge(name: str, claim: Claim, plan: Plan, outcomes_of: OutcomesOf) -> ClaimVerdict:
     families = tuple(claim.families or (plan.main_family,))
     test = _over_seeds if claim.method == "welch" else _over_cells
-    tests = [test(claim, subject, families, plan.statistics, outcomes_of) for subject in claim.subjects]
+    tests = [
+        _too_unread(claim, subject, families, plan, outcomes_of) or test(claim, subject, families, plan.statistics, outcomes_of)
+        for subject in claim.subjects
+    ]
     found = [one.p for one in tests]
     adjusted = holm(found) if claim.correction == "holm" else found
     labelled = [_labelled(one, p, claim) for one, p in zip(tests, adjusted, strict=True)]
@@ -116,6 +120,15 @@ def _labelled(one: ClaimTest, adjusted: float | None, claim: Claim) -> ClaimTest
 
 def _undecided(subject: str, reason: str, effect: Estimate | None = None) -> ClaimTest:
     return ClaimTest(subject, UNDECIDED, reason, effect)
+
+
+def _too_unread(claim: Claim, subject: str, families: tuple[str, ...], plan: Plan, outcomes_of: OutcomesOf) -> ClaimTest | None:
+    """UNDECIDED where the plan allows less unread answers than one of the families has."""
+    for family in families if plan.verdict.unread is not None else ():
+        own, other = outcomes_of(family, subject), outcomes_of(family, claim.reference)
+        if own is not None and other is not None and (why := too_many(unread_of(own), unread_of(other), plan.verdict.unread)):
+            return _undecided(subject, f"{family}/{subject}: {why}.")
+    return None
 
 
 def _over_cells(

@@ -221,7 +221,9 @@ class Evaluations:
         measured = measure(models[0]), measure(models[1])
         absent = absent_measures(own.info) | absent_measures(other.info)
         rules, settings = rules_on(self.plan, spec.name), self.plan.statistics
-        return figures_of(rules, models, measured, settings, cluster="problem", shown=SHOWN, absent=absent), {}
+        return figures_of(
+            rules, models, measured, settings, cluster="problem", shown=SHOWN, absent=absent, unread=self.plan.verdict.unread
+        ), {}
 
     def _same_day(self, name: str, subject: str, hours: float | None) -> tuple[Reason, ...]:
         limit = self.plan.evaluation.same_day_hours

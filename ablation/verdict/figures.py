@@ -6,10 +6,12 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ablation.measures.compare import changes, rates, ratios
+from ablation.plan.judging import UnreadLimits
 from ablation.plan.model import Statistics
 from ablation.plan.rules import Rule
 from ablation.rollouts.outcomes import Outcomes
 from ablation.verdict.rules import Figures
+from ablation.verdict.unread import too_many, unread_of
 
 Measured = tuple[dict[str, Any], dict[str, Any]]
 """What `measure` gives for the subject and for the reference."""
@@ -24,10 +26,12 @@ def figures_of(
     cluster: str = "cell",
     shown: Collection[str] | None = None,
     absent: Mapping[str, str] | None = None,
+    unread: UnreadLimits | None = None,
 ) -> Figures:
     """The figures of `models` (subject, reference), whose rows must be partners.
 
     `shown`: ratios that a page shows whether or not a rule names them; None: all. `absent`: measure -> why it is not known.
+    `unread`: the plan's limits; None: unread answers decide nothing.
     """
     rules, absent = list(rules), absent or {}
     named = {kind: {one.measure for one in rules if one.compare in compares} for kind, compares in _NAMED.items()}
@@ -35,6 +39,7 @@ def figures_of(
         named["rates"].add("correct_rate")
     named["intervals"] |= {one.measure for one in rules if one.compare == "change" and one.measure == "correct_rate"}
     medians = any(one.measure == "cjk_share" and one.compare in ("ratio_low", "ratio_high") for one in rules)
+    sides = unread_of(models[0]), unread_of(models[1])
     wanted = None if shown is None else named["ratios"] | set(shown)
     return Figures(
         measured[0],
@@ -43,6 +48,8 @@ def figures_of(
         intervals=changes(*models, settings, cluster, named["intervals"] - absent.keys()),
         rates=rates(models[0], settings, cluster, named["rates"]),
         absent=absent,
+        unread=sides,
+        refused=None if unread is None else too_many(*sides, unread),
     )
 
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ablation.plan.deviations import Deviation, decorated
-from ablation.plan.model import Plan
+from ablation.plan.model import START, Plan
 from ablation.plan.tables import labels_of
 from ablation.rollouts.attempts import Attempts
 from ablation.rollouts.imported import IMPORTED
 from ablation.verdict.rules import Figures, RuleResult, out_of_reach
 from ablation.verdict.tables import Decided
+from ablation.verdict.unread import Unread
 
 if TYPE_CHECKING:
     from ablation.verdict.claims import ClaimVerdict
@@ -110,6 +111,10 @@ class ArmVerdict:
     def name(self) -> str:
         return f"{self.family}/{self.arm}"
 
+    @property
+    def unread_marks(self) -> tuple[str, ...]:
+        return () if self.figures is None else self.figures.unread_marks
+
     def cannot_fire(self) -> list[tuple[str, str]]:
         """(name, why) of each rule that no readout could have made fire, whatever it came to."""
         if self.figures is None:
@@ -158,10 +163,16 @@ class SectionVerdict:
     """Guard -> how often a model equal to the start would fail it; see `power.guards`."""
 
     @property
+    def figures(self) -> list[tuple[str, Figures]]:
+        """(set, its figures) of each comparison that is whole."""
+        return [(one.name, one.figures) for one in self.compared if one.figures is not None]
+
+    @property
     def marks(self) -> tuple[str, ...]:
         """What is shown beside the label."""
+        unread = tuple(f"{mark} on {name}" for name, one in self.figures for mark in one.unread_marks)
         undeclared = (UNDECLARED_MARK,) if any(one.code == UNDECLARED for one in self.reasons) else ()
-        return (GATE_SHUT, *undeclared) if self.wrong else undeclared
+        return (*((GATE_SHUT,) if self.wrong else ()), *undeclared, *unread)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -227,12 +238,28 @@ class Verdict:
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """Those of all arms, where only some rest on imported rollouts with their names; then what was done more than once."""
+        """Those of all arms, where only some rest on imported rollouts with their names; then what was done more than once, and
+        whose answers could not be read."""
         found = [mark for one in self.arms for mark in one.marks]
         named = [one.name for one in self.arms if one.marks]
         first = IMPORTED if len(named) == len(self.arms) else f"{IMPORTED}: {', '.join(named)}"
         imported = (first, *(mark for mark in dict.fromkeys(found) if mark != IMPORTED)) if found else ()
-        return (*imported, *self.attempts.marks())
+        unread = [one.name for one in self.arms if one.unread_marks]
+        return (*imported, *self.attempts.marks(), *([f"unread: {', '.join(unread)}"] if unread else []))
+
+    @property
+    def unread(self) -> dict[str, Unread]:
+        """Stage -> its answers that could not be read, for each stage that a label rests on."""
+        stages = [
+            (f"{one.name}/readout", f"{one.family}/{START}/sweep", one.figures) for one in self.arms if one.figures is not None
+        ]
+        for section in self.sections.values():
+            for part in (section, *section.others):
+                for name, figures in part.figures:
+                    at = f"evaluations/{name}/{part.subject}"
+                    stages.append((f"{at}/subject", f"{at}/reference", figures))
+        pairs = [(names, figures.unread) for *names, figures in stages if figures.unread is not None]
+        return {name: one for names, sides in pairs for name, one in zip(names, sides, strict=True)}
 
     @property
     def unit_of_claim(self) -> str:
@@ -247,8 +274,24 @@ class Verdict:
         return " ".join(parts)
 
     def beside(self) -> list[str]:
-        """What stands beside every label, in words: deviations, and what was done more than once."""
-        return [*(f"{one[0].upper()}{one[1:]}" for one in (one.in_words() for one in self.deviations)), *self.attempts.lines()]
+        """What stands beside every label, in words: deviations, what was done more than once, and unread answers."""
+        deviations = (one.in_words() for one in self.deviations)
+        return [*(f"{one[0].upper()}{one[1:]}" for one in deviations), *self.attempts.lines(), *self._unread_lines()]
+
+    def _unread_lines(self) -> list[str]:
+        """The shares of all stages in one line, and a warning for each arm and comparison that has too many."""
+        known = sorted((one for one in self.unread.values() if one.share is not None), key=lambda one: one.share)
+        if not known:
+            return []
+        figures = [(one.name, one.figures) for one in self.arms if one.figures is not None]
+        parts = [part for section in self.sections.values() for part in (section, *section.others)]
+        figures += [(f"{name}/{part.subject}", one) for part in parts for name, one in part.figures]
+        low, high = known[0].shown, known[-1].shown
+        of = "of the answers that ended could not be read"
+        return [
+            f"{low}{'' if low == high else f' to {high}'} {of} ({len(known)} stages).",
+            *(f"UNREAD ANSWERS, {name}: {one.unread_warning}." for name, one in figures if one.unread_warning),
+        ]
 
     def shown(self, label: str) -> str:
         """`label` of the whole run with what it was computed under: `NOT_REPLICATED (deviation 1; imported)`."""
@@ -256,7 +299,7 @@ class Verdict:
 
     def shown_arm(self, one: ArmVerdict) -> str:
         """The label of an arm with what it was computed under."""
-        return decorated(one.label, self.deviations, (*one.marks, *self.attempts.marks(one.name)))
+        return decorated(one.label, self.deviations, (*one.marks, *self.attempts.marks(one.name), *one.unread_marks))
 
     def shown_section(self, one: SectionVerdict) -> str:
         """The label of a section with what it was computed under, and what was done without being allowed."""
@@ -301,6 +344,7 @@ class Verdict:
             "sections": sections,
             "audits": self.audits,
             "steps": self.steps,
+            "unread": {name: one.as_json() for name, one in self.unread.items()},
             "cannot_fire": self.cannot_fire(),
             "counts": list(self.counts),
             "notes": list(self.notes),

@@ -11,6 +11,7 @@ from ablation.measures.bootstrap import REASONS, Estimate
 from ablation.plan.rules import ALL_COUNTS, OPERATORS, Rule
 from ablation.plan.words import NAMES, rule_in_words
 from ablation.verdict.exact import exact
+from ablation.verdict.unread import Unread, too_many
 
 COMPUTED = "computed"
 BOUND = "computed, exact bound"
@@ -43,6 +44,20 @@ class Figures:
     """Measure -> the subject's count / its rollouts, with its interval; `correct_rate` is in the plan's estimand."""
     open_counts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Measure -> how many more of the subject's and of the reference's rollouts may count, because nobody could label them."""
+    unread: tuple[Unread, Unread] | None = None
+    """Of the subject and of the reference."""
+    refused: str | None = None
+    """Why no rule can be said of these two stages, whatever their numbers are."""
+
+    @property
+    def unread_warning(self) -> str | None:
+        """That so many answers are unread that a label may tell of nothing else; None if they are not."""
+        return self.refused or (too_many(*self.unread) if self.unread is not None else None)
+
+    @property
+    def unread_marks(self) -> tuple[str, ...]:
+        """What stands behind a label of these figures."""
+        return (f"unread {self.unread[0].shown} against {self.unread[1].shown}",) if self.unread and self.unread_warning else ()
 
 
 @dataclass(frozen=True)
@@ -75,6 +90,8 @@ class RuleResult:
 
 def judge(rule: Rule, figures: Figures, reference: str = "the sweep") -> RuleResult:
     """Test `rule`: the exact value, `op`, the exact limit. The limit itself passes exactly when `op` has an `=`."""
+    if figures.refused is not None:
+        return RuleResult(rule, None, None, UNDEFINED, figures.refused, reference)
     found = _estimate(rule, figures)
     value, reason = _value(rule, figures) if found is None else _of_estimate(rule, found)
     if value is not None and rule.measure in figures.open_counts and rule.compare in ("value", "change", "rate"):

@@ -315,7 +315,9 @@ class RunReader:
         measured = measure(own)
         infos = (sweep[0].info, stage.info)
         absent = absent_measures(infos[0]) | absent_measures(infos[1])
-        figures = figures_of(rules, (own, sweep[1]), (measured, sweep[2]), self.plan.statistics, absent=absent)
+        figures = figures_of(
+            rules, (own, sweep[1]), (measured, sweep[2]), self.plan.statistics, absent=absent, unread=self.plan.verdict.unread
+        )
         found = judge_damage(family, arm, rules, figures)
         return replace(found, marks=marks(infos))
 

@@ -16,6 +16,8 @@ from ablation.verdict.model import INCOMPLETE
 
 _OF_THE_READER = frozenset({"command", "next_command", "notes", "also_run"})
 """What is said to whoever asks, on their machine, when they ask: no label, outcome or number of the run."""
+_LATER = frozenset({"unread"})
+"""What an earlier version of this program did not write: it is compared where it is there."""
 _ROUNDING = 1e-9
 """Another processor may round a sum differently; whether a rule holds is compared as it is."""
 _NAMED = 3
@@ -72,7 +74,7 @@ def differences(stored: Any, own: Any, at: str = "") -> Iterator[tuple[str, Any,
     """(JSON pointer, what is stored there, what is found), depth first in the order of `own`, for each place that differs."""
     if isinstance(stored, dict) and isinstance(own, dict):
         for name in dict.fromkeys((*own, *stored)):
-            if name not in _OF_THE_READER:
+            if name not in _OF_THE_READER and not (name in _LATER and name not in stored):
                 place = f"{at}/{json.dumps(name)[1:-1].replace('~', '~0').replace('/', '~1')}"
                 yield from differences(stored.get(name, _NOTHING), own.get(name, _NOTHING), place)
     elif isinstance(stored, list) and isinstance(own, list):

@@ -196,15 +196,22 @@ class Made:
 
 
 def make_run(
-    folder: Path, damaged: set[tuple[str, str]] = BOTH, *, extended=True, deviation=True, idle: str = "", **changes
+    folder: Path,
+    damaged: set[tuple[str, str]] = BOTH,
+    *,
+    extended: bool = True,
+    deviation: bool = True,
+    kinds: Mapping[tuple[str, str], dict[str, int]] | None = None,
+    idle: str = "",
+    **changes,
 ) -> Made:
-    """The whole run in `folder`/runs/small, of the plan `folder`/plans/small.yaml, without its verdict."""
+    """The whole run in `folder`/runs/small, of the plan `folder`/plans/small.yaml, without its verdict. `kinds`: of some readouts."""
     made = Made(folder, **{"extension": EXTENSION, "statistics": {"resamples": 500}} | changes)
     made.stage(made.run.sweep("main"), "main", "start", "sweep", 0, {"clean": 12, "cut": 2})
     if deviation:
         made.deviate(reason="An amendment that opens nothing.", seen="progress")
     for arm in made.plan.arms:
-        made.arm("main", arm, readout("main", arm, damaged), f"main/{arm}" == idle)
+        made.arm("main", arm, (kinds or {}).get(("main", arm)) or readout("main", arm, damaged), f"main/{arm}" == idle)
     made.stage(made.run.sweep("replication"), "replication", "start", "sweep", 0, {"clean": 11, "cut": 2})
     for arm in ("C", "N"):
         made.arm("replication", arm, readout("replication", arm, damaged), f"replication/{arm}" == idle)
@@ -228,7 +235,7 @@ def made_rollout(info: StageInfo, item: Item, kind: str, logprob: float, problem
     made = rollout(info, item.cell.problem, item.cell.effort, item.index, kind, logprob)
     ids = made.token_ids
     closed = CLOSE in ids
-    end = ids.index(CLOSE) if closed else len(ids)
+    end = ids.index(CLOSE) if closed else len(ids) - (ids[-1] == END)
     own = [logprob - 0.001 * place for place in range(len(ids))]
     answer = "".join(str(one - DIGITS) for one in ids[end + 1 :] if one != END)
     thinking = " ".join(map(str, ids[:end]))

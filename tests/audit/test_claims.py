@@ -27,7 +27,9 @@ def test_p_values_are_the_engine_s(interval, method, side):
         for name in MEASURES
     }
     plan = SimpleNamespace(
-        verdict=SimpleNamespace(claims=claims), main_family="main", statistics=Statistics(few_clusters="undecided", **plain)
+        verdict=SimpleNamespace(claims=claims, unread=None),
+        main_family="main",
+        statistics=Statistics(few_clusters="undecided", **plain),
     )
     theirs = judge_claims(plan, lambda family, arm: STAGES.get((family, arm)))
     stages = {

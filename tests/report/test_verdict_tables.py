@@ -124,11 +124,12 @@ def test_arms_without_a_step_are_told_under_the_headline_and_stay_in_the_audit(s
     write_steps(run, "replication/N", ["no_signal"])  # the audit of update 2 is not there: nothing is said of the readout
     text = page(judge_run(run.root, locked), locked.plan, width=200)
     head, rest = text.split("\nArms\n")
-    assert head.splitlines()[-4:] == [
+    assert head.splitlines()[-5:] == [
         "C, N: 0 of 2 updates in main took a step (no_signal): their readouts are of the unchanged start.",
         "X: 1 of 2 updates in main took a step (the rest: nonfinite).",
         "C: 0 of 2 updates in replication took a step (1 empty_step, 1 no_signal): its readout is of the unchanged start.",
         "N: 0 of 1 updates in replication took a step (no_signal).",
+        "0% of the answers that ended could not be read (7 stages).",
     ]
     table = rest.split("Audit of the weights")[1].splitlines()
     assert [line.split() for line in table[2:5]] == [

@@ -88,13 +88,14 @@ def start_run(root: Path, locked: LockedPlan) -> RunFolder:
 
 
 def rollout(info: StageInfo, problem: str, effort: str, index: int, kind: str, logprob: float) -> Rollout:
-    """`kind`: clean, wrong, cut (in its thinking) or loop (right, but the thinking repeats)."""
+    """`kind`: clean, wrong, cut (in its thinking), open (ended in its thinking) or loop (right, but the thinking repeats)."""
     gold = int(problem[1:])
     varied = [20 + (7 * position + gold) % 61 for position in range(12 + gold)]
     ids = {
         "clean": [*varied, CLOSE, DIGITS + gold, END],
         "wrong": [*varied, CLOSE, DIGITS + 9, END],
         "cut": [100 + position for position in range(CAP)],
+        "open": [*varied, END],
         "loop": [*[20, 21, 22, 23, 24, 25] * 8, CLOSE, DIGITS + gold, END],
     }[kind]
     seed = {"main": 1, "replication": 2}.get(info.family, 3)
@@ -119,7 +120,7 @@ def rollout(info: StageInfo, problem: str, effort: str, index: int, kind: str, l
         top_mass=[0.99] * len(ids),
         finish_reason="length" if kind == "cut" else "stop",
         thinking_text="",
-        answer_text={"cut": "", "wrong": "9"}.get(kind, str(gold)),
+        answer_text={"cut": "", "open": "", "wrong": "9"}.get(kind, str(gold)),
         stop_id=None if kind == "cut" else END,
         sampling=values_text(values_in_effect(**sampling, max_tokens=info.max_tokens, end_ids=info.end_ids)),
         logprob_kind=info.logprob_kind,

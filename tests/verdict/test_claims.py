@@ -25,7 +25,7 @@ def plan(statistics=None, **claims):
     whole = {
         name: Claim(**({"reference": "C", "measure": "correct", "side": "greater"} | fields)) for name, fields in claims.items()
     }
-    verdict = SimpleNamespace(claims=whole)
+    verdict = SimpleNamespace(claims=whole, unread=None)
     return SimpleNamespace(verdict=verdict, main_family="main", statistics=statistics or Statistics(resamples=2000, seed=3))
 
 

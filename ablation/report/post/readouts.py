@@ -23,6 +23,7 @@ from ablation.report.verdict_tables import (
 from ablation.verdict.exact import exact
 from ablation.verdict.model import ArmVerdict
 from ablation.verdict.rules import STATED, RuleResult
+from ablation.verdict.unread import Unread
 
 COUNTS = {"truncated": "truncated", "looping": "looping", "truncated_or_looping": "either"}
 CHANGED = {"logprob": "log-prob. change", "top20_entropy": "entropy change"}
@@ -58,7 +59,9 @@ def _readouts(study: Study, family: str, arms: Sequence[tuple[int, ArmVerdict]])
     of = f" {sizes[0]} rollouts a row." if sizes and sizes[0] else ""
     levels = {one.level for _, arm in arms if arm.figures for one in arm.figures.ratios.values() if one.level}
     interval = f" ({100 * max(levels):g}%\N{NO-BREAK SPACE}CI)" if levels else ""
+    before = next((arm.figures.unread for _, arm in arms if arm.figures and arm.figures.unread), None)
     columns = [Column("arm", False), Column("clean"), Column("change"), *(Column(title) for title in COUNTS.values())]
+    columns += [Column("unread")] if before else []
     columns += [Column(title) for title in CHANGED.values()]
     columns += [Column(f"tokens per correct{interval}"), Column(f"clean length{interval}"), Column("label", False)]
     rows: list[tuple[Cell, ...]] = []
@@ -69,12 +72,15 @@ def _readouts(study: Study, family: str, arms: Sequence[tuple[int, ArmVerdict]])
             return num(shown(sweep.get(name)), study.traces.verdict([pointer("sweeps", family, name)], files, all_rows))
 
         blank = Cell("")
-        rows.append((Cell("start"), of_sweep("clean"), blank, *map(of_sweep, COUNTS), *[blank] * 5))
+        unread = [_unread(study, f"{family}/{SWEEP}", before[1])] if before else []
+        rows.append((Cell("start"), of_sweep("clean"), blank, *map(of_sweep, COUNTS), *unread, *[blank] * 5))
     rows += [_readout_row(study, place, arm) for place, arm in arms]
     methods = _methods(arms)
+    said = ["unread: of the rollouts that ended by themselves, the share without an answer that can be read."] if before else []
     notes = [
         "start: the model before training, sampled in this family's seeds. either: truncated or looping.",
         "tokens per correct, clean length: ratios to the start.",
+        *said,
         *(f"Intervals: {line}." for line in methods),
     ]
     caption = f"Readouts in family {family}.{of} Counts of rollouts; changes and ratios against the starting model."
@@ -123,8 +129,14 @@ def readout_cells(study: Study, place: int, arm: ArmVerdict) -> dict[str, Cell]:
 
     cells = {"clean": count("clean"), "clean_change": change("clean", 0)}
     cells |= {name: count(name) for name in COUNTS}
+    cells |= {"unread": _unread(study, f"{arm.name}/readout", figures.unread[0])} if figures.unread else {}
     cells |= {f"{name}_change": change(name, 3) for name in CHANGED}
     return cells | {name: of_ratio(name) for name in SHOWN_RATIOS}
+
+
+def _unread(study: Study, stage: str, one: Unread) -> Cell:
+    trace = study.traces.verdict([pointer("unread", stage, "share")], [parts_of(stage)], f"the {one.ended} rows that ended")
+    return num(one.shown, trace if one.share is not None else None)
 
 
 def _change(
