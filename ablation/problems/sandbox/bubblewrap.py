@@ -80,7 +80,7 @@ def launch(bwrap: str, limits: Limits, *, channel: int, seccomp_file: int, info:
         command += ["--tmpfs", folder, "--remount-ro", folder]
     for name in ("inside.py", "values.py"):
         command += ["--ro-bind", str(_INSIDE / name), f"/sandbox/{name}"]
-    for device in ("/dev/null", "/dev/zero", "/dev/urandom"):
+    for device in ("/dev/null", "/dev/urandom"):
         command += ["--dev-bind", device, device]
     if program is not None:
         command += ["--perms", "0444", "--ro-bind-data", str(program), "/program/main.py"]

@@ -16,6 +16,7 @@ import time
 
 HEADER = struct.Struct("!16scI")
 PROGRAM = "/program/main.py"
+ENOMEM = 12
 TOLD = 7  # exit status of a check whose verdict was sent
 
 
@@ -68,6 +69,7 @@ def confine(limits, uid):
         ("CORE", 0),
         ("MSGQUEUE", 0),
         ("MEMLOCK", 0),
+        ("SIGPENDING", 256),  # and timers
     ):
         if name == "NPROC" and not limits["count_processes"]:
             continue
@@ -83,6 +85,8 @@ def load(source, name):
 
 
 def error_name(error):
+    if isinstance(error, OSError) and error.errno == ENOMEM:
+        return b"MemoryError"
     return type(error).__name__[:100].encode("utf-8", "replace")
 
 

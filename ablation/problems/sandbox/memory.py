@@ -1,39 +1,90 @@
-"""How much memory the processes of a sandbox hold together: limits of a process say nothing about sixteen of them."""
+"""How much memory the processes of a sandbox hold together: limits of a process say nothing about sixteen of them.
+
+Memory is what they hold themselves and what the kernel holds for them: names in the working folder, sockets, pipes and locks.
+What the kernel would hold unseen, the system call filter refuses.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 
-_OWN = (b"RssAnon:", b"RssShmem:")
-"""Lines of `/proc/PID/status`: private memory, and memory that processes share or that is a file in memory, in kB."""
+_OWN = (b"RssAnon:", b"RssShmem:", b"VmSwap:", b"VmPTE:", b"HugetlbPages:")
+"""Lines of `/proc/PID/status`: private memory, memory that processes share or that is a file in memory, both of it that was
+swapped out, page tables, and huge pages, in kB."""
+_NAME, _LOCK, _PIPE, _SOCKET = 2 << 10, 256, 64 << 10, 512 << 10
+"""What one of each can make the kernel hold at most, in bytes: inode, entry and a link's target; a lock of a part of a file; a
+pipe's buffer; a local socket's queue, which its reader never empties."""
+_MOST_READ = 1 << 20
 
 
 def processes_of(namespace: int) -> list[int]:
     """Process ids, as seen from here, of all living processes in the PID namespace with this inode number."""
     found = []
-    for name in os.listdir("/proc"):
+    for name in _names("/proc"):
         if name.isdigit():
             try:
-                if os.stat(f"/proc/{name}/ns/pid").st_ino == namespace and not _dead(name):
+                if os.stat(f"/proc/{name}/ns/pid").st_ino == namespace and _lives(name):
                     found.append(int(name))
             except OSError:  # it has ended, or belongs to somebody else
                 continue
     return found
 
 
-def _dead(pid: str) -> bool:
-    """Whether it has ended and only waits to be collected."""
-    with open(f"/proc/{pid}/stat", "rb") as file:
-        return file.read().rpartition(b") ")[2][:1] in b"ZX"
+def held_bytes(namespace: int, work: int | None) -> int:
+    """Memory of the processes of that namespace, without pages that come from files, and what the kernel holds for them.
+
+    `work` is a descriptor of their working folder, a file system of its own.
+    """
+    processes = processes_of(namespace)
+    return sum(map(_resident_bytes, processes)) + _kernel_bytes(processes, work)
 
 
-def resident_bytes(namespace: int) -> int:
-    """Resident memory of those processes, without pages that come from files."""
-    total = 0
-    for pid in processes_of(namespace):
-        try:
-            with open(f"/proc/{pid}/status", "rb") as file:
-                total += sum(int(line.split()[1]) for line in file if line.startswith(_OWN))
-        except (OSError, ValueError):
-            continue
-    return total << 10
+def _lives(pid: str) -> bool:
+    """Whether a thread of it has not ended; of a process that only waits to be collected all have."""
+    states = (_read(f"/proc/{pid}/task/{thread}/stat").rpartition(b") ")[2][:1] for thread in _names(f"/proc/{pid}/task"))
+    return any(state not in b"ZX" for state in states if state)
+
+
+def _resident_bytes(pid: int) -> int:
+    """Of one process. A thread that has ended, be it the first, shows nothing; all others show the same."""
+    for thread in _names(f"/proc/{pid}/task"):
+        lines = _read(f"/proc/{pid}/task/{thread}/status").splitlines()
+        if found := [int(line.split()[1]) for line in lines if line.startswith(_OWN)]:
+            return sum(found) << 10
+    return 0
+
+
+def _kernel_bytes(processes: list[int], work: int | None) -> int:
+    held = 0
+    if work is not None:
+        space = os.fstatvfs(work)
+        held += (space.f_files - space.f_ffree) * _NAME
+    pipes = {link for pid in processes for link in _open_files(pid) if link.startswith("pipe:")}
+    sockets = max((_read(f"/proc/{pid}/net/unix").count(b"\n") for pid in processes), default=1) - 1  # below a line of titles
+    own = {b"%d" % pid for pid in processes}
+    locks = sum(1 for line in _read("/proc/locks").splitlines() if line.split()[4:5] and line.split()[4] in own)
+    return held + len(pipes) * _PIPE + sockets * _SOCKET + locks * _LOCK
+
+
+def _open_files(pid: int) -> list[str]:
+    found = []
+    for name in _names(f"/proc/{pid}/fd"):
+        with contextlib.suppress(OSError):  # it was closed
+            found.append(os.readlink(f"/proc/{pid}/fd/{name}"))
+    return found
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(_MOST_READ)
+    except OSError:
+        return b""

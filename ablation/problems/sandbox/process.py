@@ -20,7 +20,7 @@ from ablation.problems.sandbox import bubblewrap, seccomp
 from ablation.problems.sandbox.failure import SandboxError
 from ablation.problems.sandbox.inside import HEADER
 from ablation.problems.sandbox.limits import Limits
-from ablation.problems.sandbox.memory import resident_bytes
+from ablation.problems.sandbox.memory import held_bytes
 
 START_SECONDS = 30.0
 END_SECONDS = 10.0
@@ -51,6 +51,7 @@ class Sandbox:
         self.limits = limits
         self._init_process: int | None = None  # descriptor of the namespace's first process: with it, all are dead
         self._namespace: int | None = None
+        self._work: int | None = None  # descriptor of the working folder
         self._folder: tempfile.TemporaryDirectory | None = None
         self._next_look = 0.0
         self._nonce = b""
@@ -132,6 +133,7 @@ class Sandbox:
             try:
                 self._init_process = os.pidfd_open(pid)
                 self._namespace = os.stat(f"/proc/{pid}/ns/pid").st_ino
+                self._work = os.open(f"/proc/{pid}/root/work", os.O_PATH)
             except OSError as error:
                 raise SandboxError(f"the sandbox ended before it was used: {error.strerror}") from error
 
@@ -198,7 +200,8 @@ class Sandbox:
             return False
 
     def wait(self, events: dict[int, int], deadline: float, watch: bool = True) -> list[tuple[int, int]]:
-        """Those of `events` (descriptor: poll flags) that came first; meanwhile looks at the memory. Raises Ended."""
+        """Those of `events` (descriptor: poll flags) that came first. Looks at the memory from time to time, also of a program
+        that always has something to say. Raises Ended."""
         poll = select.poll()
         for descriptor, flags in events.items():
             poll.register(descriptor, flags)
@@ -206,19 +209,19 @@ class Sandbox:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise Ended("timeout")
-            if ready := poll.poll(1000 * min(left, _STEP)):
-                return ready
             if watch:
                 self._look_at_memory()
+            if ready := poll.poll(1000 * min(left, _STEP)):
+                return ready
 
     def _look_at_memory(self) -> None:
         began = time.monotonic()
         if self._namespace is None or began < self._next_look:
             return
-        if resident_bytes(self._namespace) > self.limits.memory_mb << 20:
+        if held_bytes(self._namespace, self._work) > self.limits.memory_mb << 20:
             raise Ended("memory_limit")
         taken = time.monotonic() - began
-        self._next_look = began + 5 * taken  # on a machine with very many processes it takes its time
+        self._next_look = began + max(_STEP, 5 * taken)  # on a machine with very many processes it takes its time
 
     def end(self) -> None:
         """End all processes of the sandbox and wait until they are gone; what they wrote can still be read."""
@@ -245,9 +248,10 @@ class Sandbox:
         finally:
             self.connection.close()
             os.close(self._info)
-            if self._init_process is not None:
-                os.close(self._init_process)
-                self._init_process = None
+            for descriptor in (self._init_process, self._work):
+                if descriptor is not None:
+                    os.close(descriptor)
+            self._init_process = self._work = None
             for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
                 if pipe is not None:
                     with contextlib.suppress(BrokenPipeError):

@@ -2,8 +2,9 @@
 
 Namespaces and dropped privileges do the work; the filter takes away what they leave: looking into other processes, memory that
 no limit counts, further namespaces, every kind of socket but a local one (vsock knows no network namespace), and kernel
-features that answers to problems do not need. A refused call fails with EPERM; clone3, whose flags a filter cannot see, with
-ENOSYS, so that the C library falls back to clone. Calls of another instruction set end the process.
+features that answers to problems do not need. A refused call fails with EPERM; one that would take memory which `memory` cannot
+see, with ENOMEM; clone3, whose flags a filter cannot see, with ENOSYS, so that the C library falls back to clone. Calls of
+another instruction set end the process.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import struct
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
-_EPERM, _ENOSYS = 1, 38
-_NUMBER, _ARCHITECTURE, _ARGUMENT_0 = 0, 4, 16  # offsets in struct seccomp_data, little endian
+_EPERM, _ENOMEM, _ENOSYS = 1, 12, 38
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, (16, 24, 32, 40)  # offsets in struct seccomp_data, little endian
 _NEW_NAMESPACE = 0x7E020000  # every CLONE_NEW* flag that clone takes
 _AF_UNIX = 1
 
@@ -64,7 +65,24 @@ NUMBERS = {
     "syslog": (103, 116),
     "personality": (135, 92),
 }
-_CLONE, _CLONE3, _SOCKET = (56, 220), (435, 435), (41, 198)
+# memory of the kernel's that would be counted nowhere; where aarch64 lacks the older of two calls, the newer one again
+MEMORY_NUMBERS = {
+    "setxattr": (188, 5),
+    "lsetxattr": (189, 6),
+    "fsetxattr": (190, 7),
+    "setxattrat": (463, 463),
+    "epoll_create": (213, 20),
+    "epoll_create1": (291, 20),
+    "inotify_init": (253, 26),
+    "inotify_init1": (294, 26),
+    "landlock_create_ruleset": (444, 444),
+    "io_setup": (206, 0),
+    "vmsplice": (278, 75),
+    "mbind": (237, 235),
+}
+_CLONE, _CLONE3, _SOCKET, _SOCKETPAIR, _MMAP, _FCNTL = (56, 220), (435, 435), (41, 198), (53, 199), (9, 222), (72, 25)
+_MAP_SHARED, _MAP_ANONYMOUS = 0x1, 0x20  # together: pages that stay when no process shows them any more
+_F_OFD_SETLK, _F_OFD_SETLKW, _F_SETPIPE_SZ = 37, 38, 1031  # locks of no process, and larger pipes
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
 
@@ -80,11 +98,19 @@ def program(machine: str | None = None) -> bytes:
     steps += [_step(_AT_LEAST, 0x40000000, 0, 1), _step(_RETURN, _KILL)]  # x32, the other way to call on x86_64
     for numbers in NUMBERS.values():
         steps += _if_equal(numbers[column], [_step(_RETURN, _ERRNO | _EPERM)])
+    no_memory = _step(_RETURN, _ERRNO | _ENOMEM)
+    for numbers in MEMORY_NUMBERS.values():
+        steps += _if_equal(numbers[column], [no_memory])
+    shared = [_step(_ANY_BIT, _MAP_ANONYMOUS, 0, 2), _step(_ANY_BIT, _MAP_SHARED, 0, 1), no_memory]
+    steps += _if_equal(_MMAP[column], [_step(_LOAD, _ARGUMENTS[3]), *shared, _step(_RETURN, _ALLOW)])
+    unseen = [step for command in (_F_OFD_SETLK, _F_OFD_SETLKW, _F_SETPIPE_SZ) for step in _if_equal(command, [no_memory])]
+    steps += _if_equal(_FCNTL[column], [_step(_LOAD, _ARGUMENTS[1]), *unseen, _step(_RETURN, _ALLOW)])
     steps += _if_equal(_CLONE3[column], [_step(_RETURN, _ERRNO | _ENOSYS)])
     new_namespace = [_step(_ANY_BIT, _NEW_NAMESPACE, 0, 1), _step(_RETURN, _ERRNO | _EPERM)]
-    steps += _if_equal(_CLONE[column], [_step(_LOAD, _ARGUMENT_0), *new_namespace, _step(_RETURN, _ALLOW)])
+    steps += _if_equal(_CLONE[column], [_step(_LOAD, _ARGUMENTS[0]), *new_namespace, _step(_RETURN, _ALLOW)])
     local = _unless_equal(_AF_UNIX, _ERRNO | _EPERM)
-    steps += _if_equal(_SOCKET[column], [_step(_LOAD, _ARGUMENT_0), *local, _step(_RETURN, _ALLOW)])
+    for numbers in (_SOCKET, _SOCKETPAIR):
+        steps += _if_equal(numbers[column], [_step(_LOAD, _ARGUMENTS[0]), *local, _step(_RETURN, _ALLOW)])
     return b"".join([*steps, _step(_RETURN, _ALLOW)])
 
 

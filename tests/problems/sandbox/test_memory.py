@@ -3,7 +3,7 @@ import subprocess
 import sys
 import time
 
-from ablation.problems.sandbox.memory import processes_of, resident_bytes
+from ablation.problems.sandbox.memory import held_bytes, processes_of
 
 OWN = os.stat("/proc/self/ns/pid").st_ino
 
@@ -26,11 +26,11 @@ def test_counts_what_processes_hold():
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     try:
         child.stdout.readline()
-        held = resident_bytes(OWN)
+        held = held_bytes(OWN, None)
         child.kill()
         child.wait()
         time.sleep(0.1)
-        assert held - resident_bytes(OWN) > 32 << 20
+        assert held - held_bytes(OWN, None) > 32 << 20
     finally:
         child.kill()
         child.stdout.close()
