@@ -34,7 +34,7 @@ from ablation.problems.graders.code_tests import CodeTests, read_tests
 from ablation.problems.outcome import Grade
 from ablation.problems.problem import Problem
 from ablation.problems.sandbox.bubblewrap import choose
-from ablation.problems.sandbox.compare import same
+from ablation.problems.sandbox.compare import same, same_number
 from ablation.problems.sandbox.failure import NoSandbox, SandboxError
 from ablation.problems.sandbox.judges import MOST_BYTES, Judges
 from ablation.problems.sandbox.limits import Limits
@@ -43,6 +43,7 @@ from ablation.problems.sandbox.script import run_script
 from ablation.problems.sandbox.values import decode
 
 _FENCE = re.compile(r" {0,3}(`{3,}+|~{3,}+)([^`\n]*+)")
+_NUMBER = re.compile(r"(?<![\w.])([-+]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][-+]?[0-9]++)?+)(?!\w)")
 _MARKS = ("python", "py", "python3")
 _SYNTAX = (b"SyntaxError", b"IndentationError", b"TabError")
 
@@ -245,10 +246,24 @@ def _stdin(tests: CodeTests, code: str, judges: Judges) -> str | None:
             output = ran.output.decode("utf-8")
         except UnicodeDecodeError:
             return "wrong_answer"
-        if normal_output(output) != normal_output(case.stdout):
+        if not same_output(case.stdout, output, case.tolerance):
             return "wrong_answer"
         left -= ran.seconds
     return None
+
+
+def same_output(expected: str, found: str, tolerance: float = 0.0) -> bool:
+    """Whether a program printed what is expected. With a `tolerance` numbers that are expected with a point or an exponent may
+    differ by as much as returned ones may (see `sandbox.compare`); all else is compared as it is written."""
+    wanted, got = "\n".join(normal_output(expected)), "\n".join(normal_output(found))
+    if wanted == got or not tolerance:
+        return wanted == got
+    texts, numbers = _NUMBER.split(wanted), _NUMBER.split(got)
+    return len(texts) == len(numbers) and all(
+        one == other
+        or (place % 2 == 1 and any(mark in one for mark in ".eE") and same_number(float(one), float(other), tolerance))
+        for place, (one, other) in enumerate(zip(texts, numbers, strict=True))
+    )
 
 
 def normal_output(text: str) -> list[str]:

@@ -33,6 +33,7 @@ class FunctionCase:
 class StdinCase:
     stdin: str
     stdout: str
+    tolerance: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -130,13 +131,11 @@ def _fields(case: Any, where: str, needed: set[str], optional: set[str]) -> None
 
 def _function_case(case: Any, where: str) -> FunctionCase:
     _fields(case, where, {"args", "expected"}, {"kwargs", "tolerance"})
-    kwargs, tolerance = case.get("kwargs", {}), case.get("tolerance", 0.0)
+    kwargs, tolerance = case.get("kwargs", {}), _tolerance(case, where)
     if not isinstance(case["args"], list):
         raise UsageError(f"{where}.args: must be a list", hint='For f(1, "a"): "args": [1, "a"].')
     if not isinstance(kwargs, dict) or not all(is_name(name) for name in kwargs):
         raise UsageError(f"{where}.kwargs: must be an object of names and values")
-    if not is_number(tolerance) or tolerance < 0:
-        raise UsageError(f"{where}.tolerance: found {tolerance!r}", hint="A number, 0 or more, for instance 1e-6.")
     for name, value in (("args", case["args"]), ("kwargs", list(kwargs.values())), ("expected", case["expected"])):
         try:
             decode(value)
@@ -144,12 +143,19 @@ def _function_case(case: Any, where: str) -> FunctionCase:
             raise UsageError(
                 f"{where}.{name}: {error}", hint='Plain JSON, or one of the forms like {"$tuple": [1, 2]}.'
             ) from error
-    return FunctionCase(case["args"], kwargs, case["expected"], float(tolerance))
+    return FunctionCase(case["args"], kwargs, case["expected"], tolerance)
 
 
 def _stdin_case(case: Any, where: str) -> StdinCase:
-    _fields(case, where, {"stdin", "stdout"}, set())
+    _fields(case, where, {"stdin", "stdout"}, {"tolerance"})
     for name in ("stdin", "stdout"):
         if not isinstance(case[name], str):
             raise UsageError(f"{where}.{name}: must be a text", hint='Put it in quotes: "3\\n", not 3.')
-    return StdinCase(case["stdin"], case["stdout"])
+    return StdinCase(case["stdin"], case["stdout"], _tolerance(case, where))
+
+
+def _tolerance(case: dict[str, Any], where: str) -> float:
+    found = case.get("tolerance", 0.0)
+    if not is_number(found) or found < 0:
+        raise UsageError(f"{where}.tolerance: found {found!r}", hint="A number, 0 or more, for instance 1e-6.")
+    return float(found)

@@ -71,7 +71,7 @@ def _same(expected: Any, found: Any, tolerance: float, depth: int) -> bool:
     if kind != other:
         return False
     if kind == "number":
-        return _same_number(wanted, got, tolerance)
+        return same_number(wanted, got, tolerance)
     if kind in ("list", "tuple", "complex"):
         return len(wanted) == len(got) and all(_same(a, b, tolerance, depth + 1) for a, b in zip(wanted, got, strict=True))
     if kind == "set":
@@ -83,7 +83,8 @@ def _same(expected: Any, found: Any, tolerance: float, depth: int) -> bool:
     return wanted == got
 
 
-def _same_number(expected: float, found: float, tolerance: float) -> bool:
+def same_number(expected: float, found: float, tolerance: float) -> bool:
+    """Two numbers, by the rules above."""
     if expected == found or (expected != expected and found != found):
         return True
     if not tolerance or not isinstance(expected, float) or not math.isfinite(expected):

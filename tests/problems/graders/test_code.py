@@ -7,7 +7,7 @@ import pytest
 
 from ablation.errors import UsageError
 from ablation.problems.grade import check_problems
-from ablation.problems.graders.code import gold_answer, grade_code, grade_many, normal_output, read_code
+from ablation.problems.graders.code import gold_answer, grade_code, grade_many, normal_output, read_code, same_output
 from ablation.problems.graders.code_tests import read_tests
 from ablation.problems.problem import Problem, load_problems, problem_line
 from ablation.problems.sandbox import bubblewrap
@@ -147,6 +147,43 @@ def test_named_arguments_and_a_tolerance():
     assert grade(tests, "def f(a, b): return 0.1 * a + 0.1 * b").status == "correct"
     del tests["cases"][0]["tolerance"]
     assert grade(tests, "def f(a, b): return 0.1 * a + 0.1 * b").reason == "wrong_answer"
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "right"),
+    [
+        ("0.3\n", "0.30000000000000004\n", True),
+        ("0.3", "0.31", False),
+        ("mean 2.5, of 4", "mean 2.4999999999, of 4", True),
+        ("mean 2.5, of 4", "mean 2.5, of 4.0000000001", False),  # 4 is no number with a point
+        ("[0.1, -1e-3]", "[0.1000000000001, -0.001]", True),
+        ("[0.1, -1e-3]", "[0.1, 0.001]", False),
+        ("1000000.0", "1000000.0005", True),  # relative above 1
+        ("0.5 0.5", "0.5", False),
+        ("0.5  x", "0.5 x", False),
+        ("0.5", "nan", False),
+        ("1.5", "1e999", False),
+        ("1.5", "1.5s", False),
+    ],
+)
+def test_printed_numbers_within_a_tolerance(expected, found, right):
+    assert same_output(expected, found, 1e-9) is right
+    assert same_output(expected, expected, 0.0) and not same_output(expected, found, 0.0)
+
+
+@needs_sandbox
+def test_a_tolerance_for_what_is_printed():
+    tests = stdin(["3\n", "0.9\n"])
+    code = "print(0.3 * int(input()))"
+    assert grade(tests, code).reason == "wrong_answer"  # 0.8999999999999999
+    tests["cases"][0]["tolerance"] = 1e-9
+    assert grade(tests, code).status == "correct"
+
+
+@needs_sandbox
+def test_large_integers_are_printed_and_returned():
+    assert grade(stdin(["5000\n", f"{'1' + '0' * 5000}\n"]), "print(10 ** int(input()))").status == "correct"
+    assert grade(function([[5000], 5001]), "def f(x): return len(str(10 ** x))").status == "correct"
 
 
 @needs_sandbox

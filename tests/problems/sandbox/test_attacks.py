@@ -205,7 +205,7 @@ ATTACKS = {
     "file in memory": (LIBC + "import os\ndef f(x):\n    return os.memfd_create('x')", {"runtime_error"}),
     "System V memory": (LIBC + "def f(x):\n    return libc.shmget(0, 2**30, 0o1600)", {"wrong_answer"}),
     "large integer": ("def f(x): return 10 ** 10 ** 9", {"timeout", "memory_limit"}),
-    "large integer as text": ("def f(x): return str(10 ** 5000)", {"runtime_error"}),
+    "large integer as text": ("def f(x): return str(10 ** 5000)", {"wrong_answer"}),
     "large result": ("def f(x): return 'a' * (2 * 2**20)", {"output_limit"}),
     "recursion": (
         "import sys\nsys.setrecursionlimit(10**9)\ndef f(x): return f(x + 1) + 1",
