@@ -83,10 +83,11 @@ class Coded(Sequence[T]):
 class Texts(Sequence[str]):
     """N texts in Arrow's UTF-8; a row becomes a `str` when it is asked for."""
 
-    def __init__(self, array: pa.StringArray) -> None:
+    def __init__(self, array: pa.StringArray | pa.LargeStringArray) -> None:
         self._array = array
         _, offsets, data = array.buffers()
-        self._offsets = np.frombuffer(offsets or bytes(4), dtype=np.int32)[array.offset :][: len(array) + 1]
+        width = np.int64 if str(array.type) == "large_string" else np.int32
+        self._offsets = np.frombuffer(offsets or bytes(8), dtype=width)[array.offset :][: len(array) + 1]
         self._data = np.frombuffer(data or b"", dtype=np.uint8)
 
     @cached_property

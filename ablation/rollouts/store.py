@@ -26,6 +26,7 @@ from ablation.rollouts.stage import Stage, check_stage
 _INFO_KEY = b"ablation.stage"
 _ROW_GROUP = 1024
 _FEW = 10_000
+_MOST_32 = 2**31 - 1
 """Rollouts of a stage that is read before threads have begun to help."""
 Entry = tuple[str, int, str]
 """Name, rollouts and digest of a part."""
@@ -253,6 +254,8 @@ def _read_table(path: Path) -> pa.Table:
             table = pq.ParquetFile(path, read_dictionary=known).read(use_threads=False)
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, error) from None
+    if not table.num_rows:
+        raise IntegrityError(f"{path}: holds no rollouts; a part has at least one")
     missing = [name for name in SCHEMA.names if name not in table.column_names]
     if missing and missing != list(_LATER):
         raise IntegrityError(f"{path}: has no column `{missing[0]}`")
@@ -316,10 +319,12 @@ def _one_chunk(table: pa.Table, name: str, where: str) -> pa.Array:
     type_ = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if type_ != SCHEMA.field(name).type or column.null_count:
         raise IntegrityError(f"{where}: column `{name}` is {type_} with {column.null_count} nulls; see runs/README.md")
-    try:
-        return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
-    except pa.ArrowInvalid:
-        raise IntegrityError(f"{where}: column `{name}` holds more than 2 GiB of text") from None
+    if column.nbytes > _MOST_32:  # offsets of 32 bits may not reach its end
+        if pa.types.is_string(column.type):
+            column = column.cast(pa.large_string())
+        elif pa.types.is_list(column.type):
+            column = column.cast(pa.large_list(column.type.value_field))
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
 def _coded(table: pa.Table, name: str, where: str) -> Coded[str]:

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from ablation.errors import IncompleteError, IntegrityError
 from ablation.files import DiskError
+from ablation.rollouts import store
+from ablation.rollouts.columns import Texts
 from ablation.rollouts.schema import Rollout
 from ablation.rollouts.store import (
     finish_stage,
@@ -89,6 +91,28 @@ def test_a_changed_part_is_refused(tmp_path, two):
     write(tmp_path, two)
     write_part(tmp_path / "part-000.parquet", info(), [two[0], rollout(info(), [12] * CAP, index=1)])
     with pytest.raises(IntegrityError, match="was changed after it was sampled"):
+        read_stage(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_column_of_more_bytes_than_32_bits_count(monkeypatch):
+    text = pa.array(["é" * 2**19] * 32, pa.string())  # 32 MiB
+    texts = Texts(store._one_chunk(pa.table({"thinking_text": pa.chunked_array([text] * 65)}), "thinking_text", "here"))
+    assert len(texts) == 65 * 32 and int(texts.sizes.sum()) == 65 * 2**25 > 2**31
+    assert texts[-1] == "é" * 2**19
+    assert texts.joined(np.array([65 * 32 - 1]))[1].tolist() == [2**19]
+
+    monkeypatch.setattr(store, "_MOST_32", 0)  # token ids of as many bytes would take the memory of the machine
+    ids = pa.chunked_array([pa.array([[1, 2], [3]], store.SCHEMA.field("token_ids").type)] * 2)
+    column = store._one_chunk(pa.table({"token_ids": ids}), "token_ids", "here")
+    assert (column.offsets.to_pylist(), column.values.to_pylist()) == ([0, 2, 3, 5, 6], [1, 2, 3, 1, 2, 3])
+
+
+def test_a_part_without_rows_is_named(tmp_path, two):
+    [name] = write(tmp_path, two)
+    pq.write_table(pq.read_table(tmp_path / name).slice(0, 0), tmp_path / name)
+    finish_stage(tmp_path, info(), [name])
+    with pytest.raises(IntegrityError, match=r"part-000.parquet: holds no rollouts; a part has at least one"):
         read_stage(tmp_path)
 
 
