@@ -120,9 +120,18 @@ class Blinded:
         key = folder / "key.json"
         self._same_digest(key, told.get("key_sha256"), "the commitment from before the first rating")
         self._same_digest(folder / "result.json", opened[-1][1].get("result_sha256"), "as it was unsealed")
+        self._same_digest(batch, opened[-1][1].get("batch_sha256"), "as it was unsealed")
+        digests = {path.stem: file_sha256(path) for path in (folder / "ratings").glob("*.jsonl")}
+        found.same(
+            self.history.lines.path, "blind_unsealed.ratings", opened[-1][1].get("ratings"), digests, source="the files have"
+        )
         if not batch.is_file() or not key.is_file():
             return None
         content = json.loads(key.read_bytes())
+        found.same(key, "ablation_key", content.get("ablation_key"), 1, source="this audit knows")
+        items = json.loads(batch.read_bytes())[batch.stem]
+        for field_name, own in (("kind", batch.stem), ("items", len(items))):
+            found.same(self.history.lines.path, f"blind_sealed.{field_name}", told.get(field_name), own, source="the batch has")
         found.same(key, "batch_sha256", content["batch_sha256"], file_sha256(batch), source="the batch has")
         return Opened(json.loads(batch.read_bytes()), content, ratings, tuple(left))
 

@@ -245,7 +245,8 @@ class Evaluated:
             "rollouts": len(rows),
             "correct": correct,
         }
-        expected |= {"deviations": numbers, "reused": self.reused(one)}
+        expected |= {"deviations": numbers, "reused": self.reused(one), "reference": START}
+        expected["per_cell"] = 1 + max(index for _, _, index in rows.keys)
         expected["drift"] = self._drift(one)
         for name, value in expected.items():
             self.found.same(path, name, told.get(name), value)

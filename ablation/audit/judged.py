@@ -101,6 +101,11 @@ def compare_rules(where: str, told: Sequence[Mapping[str, Any]], own: Sequence[R
         rule = by_name[one.name]
         found.same(where, f"{one.name}.value", rule["value"], as_number(one.value), source=source)
         found.same(where, f"{one.name}.holds", rule["holds"], one.holds, source=source)
+        for name in ("measure", "compare", "op", "limit"):
+            found.same(where, f"{one.name}.{name}", rule.get(name), one.rule[name], source="the plan has")
+        if one.value is not None:
+            how = "computed, exact bound" if one.by_bound else "computed"
+            found.same(where, f"{one.name}.how", rule.get("how"), how, source="its value is")
         found.count("rules, each with its number")
 
 

@@ -40,9 +40,16 @@ class Compared:
 class Ruled:
     """What came of one rule."""
 
-    name: str
+    rule: Mapping[str, Any]
+    """As the plan has it."""
     value: Fraction | None
     holds: bool | None
+    by_bound: bool = False
+    """The value is the end of an exact bound, where there is no interval."""
+
+    @property
+    def name(self) -> str:
+        return self.rule["name"]
 
 
 def written(number: float | int | Fraction) -> Fraction:
@@ -64,11 +71,11 @@ def apply(rule: Mapping[str, Any], compared: Compared) -> Ruled:
         if value is None and end and found.bound is not None:  # it can show that a rule holds, and nothing else
             value = found.bound[end == "high"]
             shows = meets(written(value), op, limit)
-            return Ruled(rule["name"], written(value) if shows else None, True if shows else None)
+            return Ruled(rule, written(value) if shows else None, True if shows else None, by_bound=shows)
     else:
         value = _plain(kind, end, measure, compared)
     if value is None:
-        return Ruled(rule["name"], None, None)
+        return Ruled(rule, None, None)
     own = written(value)
     worlds = {meets(own, op, limit)}
     if measure in compared.open_counts and compare in ("value", "change", "rate"):
@@ -76,7 +83,7 @@ def apply(rule: Mapping[str, Any], compared: Compared) -> Ruled:
         unit = Fraction(1, compared.subject["rollouts"]) if compare == "rate" else Fraction(1)
         ends = (own - (before if compare == "change" else 0), own + more * unit)
         worlds = {meets(one, op, limit) for one in ends}
-    return Ruled(rule["name"], own, worlds.pop() if len(worlds) == 1 else None)
+    return Ruled(rule, own, worlds.pop() if len(worlds) == 1 else None)
 
 
 def _plain(kind: str, end: str, measure: str, compared: Compared) -> Fraction | float | int | None:

@@ -133,7 +133,7 @@ class Sections:
         for guard in release["guards"]:
             compared = self.compared(guard_set(guard), subject)
             missing |= compared is None
-            ruled.append(apply(guard, compared) if compared is not None else Ruled(guard["name"], None, None))
+            ruled.append(apply(guard, compared) if compared is not None else Ruled(guard, None, None))
         if release.get("main"):
             missing |= self.compared("main", subject) is None
             places += [] if "main" in places else ["main"]

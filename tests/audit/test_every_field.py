@@ -29,6 +29,8 @@ NOBODY_CAN_CHECK = {
     r"audit\.json: weights\.kl_tokens gone": "an audit of an earlier version has none, and counts otherwise",
     r"adapter_config\.json: (?!(r|lora_alpha|target_modules\.0|bias|use_dora|use_rslora)$).*": "what peft writes of itself",
     r"\w+: (check|stopped|audit)_sha256 gone": "an event of an earlier version named no digest, and there may be one such event",
+    r"check\.json: rules\.\d+\.(estimate|words|how|reason)( gone)?$": "words and numbers beside the value, which the plan's rule and the stage give",
+    r"evaluation\.json: reused gone": "what is not defined is null, and may be left out",
     r"measures\.json .*: .* gone": "what is not defined is null, and may be left out",
     r"blind_(sealed|rated): twice": "told again after a kill",
 }
