@@ -17,9 +17,9 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from ablation.errors import AblationError
+from ablation.errors import AblationError, IntegrityError, UsageError
 
 TEMPORARY_PREFIX = ".partial-"
 _TOGETHER_PREFIX = f"{TEMPORARY_PREFIX}set-"
@@ -40,6 +40,19 @@ def disk_errors(path: Path):
             f"{path}: could not be written: {error.strerror or error}",
             hint="Nothing was lost: free some space or fix the permissions and run the same command again.",
         ) from error
+
+
+def lock_file(handle: IO[bytes] | int, path: Path, how: int) -> None:
+    """`fcntl.flock`. Raises `UsageError` where the file system has no locks, `BlockingIOError` as that does."""
+    try:
+        fcntl.flock(handle, how)
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        raise UsageError(
+            f"{path}: cannot be locked: {error.strerror}",
+            hint="Mount its file system with locks (NFS: its lock service, or the option local_lock=flock), or use a local disk.",
+        ) from None
 
 
 def sync_folder(folder: Path) -> None:
@@ -165,7 +178,7 @@ def write_together(folder: Path, files: Mapping[str, bytes], earlier: Iterable[s
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder, os.O_RDONLY)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)  # of two writers one waits
+            lock_file(handle, folder, fcntl.LOCK_EX)  # of two writers one waits
             parents = dict.fromkeys((folder, *((folder / name).parent for name in files)))
             temporary: dict[Path, Path] = {}
             try:
@@ -215,12 +228,20 @@ def folder_files(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def folder_is_complete(folder: Path) -> bool:
-    """True if `folder` has a marker and every file that it names has that size and digest."""
+    """True if `folder` has a marker and every file that it names has that size and digest.
+
+    Raises `IntegrityError` naming a file that somebody else put into a complete folder.
+    """
     try:
         marked = parse_json((folder / MARKER).read_bytes())["files"]
     except (OSError, ValueError, KeyError, TypeError):
         return False
-    return bool(marked) and marked == folder_files(folder)
+    there = folder_files(folder)
+    if not marked or marked != {name: one for name, one in there.items() if name in marked}:
+        return False
+    for name in there.keys() - marked.keys():
+        raise IntegrityError(f"{folder / name}: is in a folder that was saved without it", hint="Remove this file, then go on.")
+    return True
 
 
 def remove_partial(folder: Path) -> list[Path]:

@@ -2,6 +2,7 @@ import errno
 import json
 import os
 import random
+import re
 import signal
 import tempfile
 import threading
@@ -12,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from ablation import files
-from ablation.files import DiskError
+from ablation.errors import IntegrityError, UsageError
+from ablation.files import DiskError, folder_is_complete, write_folder
+from ablation.study.runlock import exclusive, runner_at_work
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
@@ -259,3 +262,35 @@ def test_json_of_a_program_is_read_as_it_is():
         "least": -(2**63),
         "share": 1e-320,
     }
+
+
+@pytest.mark.parametrize("name", [".DS_Store", "Thumbs.db", "._adapter.safetensors", "below/.DS_Store"])
+def test_a_file_that_was_not_saved_with_a_folder_is_named(tmp_path, name):
+    write_folder(tmp_path / "saved", lambda folder: (folder / "adapter").write_bytes(b"x"))
+    assert folder_is_complete(tmp_path / "saved")
+    (tmp_path / "saved" / name).parent.mkdir(exist_ok=True)
+    (tmp_path / "saved" / name).write_bytes(b"")
+    with pytest.raises(IntegrityError, match=re.escape(f"saved/{name}: is in a folder that was saved without it")):
+        folder_is_complete(tmp_path / "saved")
+    (tmp_path / "saved" / "adapter").write_bytes(b"y")
+    assert not folder_is_complete(tmp_path / "saved")
+
+
+def test_a_disk_without_locks_is_named_with_what_to_do(tmp_path, monkeypatch):
+    def refuse(handle, how):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    (tmp_path / ".runner").touch()
+    with pytest.raises(UsageError, match="cannot be locked: No locks available") as refused:
+        runner_at_work(tmp_path)
+    assert "NFS" in refused.value.hint
+    with pytest.raises(UsageError, match="cannot be locked"), exclusive(tmp_path):
+        pass
+
+
+def test_a_run_folder_whose_name_is_not_utf_8_is_refused_before_anything_is_written(tmp_path):
+    root = Path(os.fsdecode(os.fsencode(tmp_path) + b"/r\xe4n"))
+    with pytest.raises(UsageError, match=r"b'.*/r\\xe4n': a name in this path is not UTF-8"), exclusive(root):
+        pass
+    assert list(tmp_path.iterdir()) == []

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 
 from ablation.chain import Chain, append_line, chained_line, cut_torn_tail, read_chain
 from ablation.errors import IntegrityError, UsageError
-from ablation.files import disk_errors, json_bytes, sha256_bytes, sync_folder
+from ablation.files import disk_errors, json_bytes, lock_file, sha256_bytes, sync_folder
 from ablation.problems.digest import fingerprint
 from ablation.problems.plain import fault
 from ablation.problems.problem import Problem
@@ -259,7 +259,7 @@ def _held(path: Path) -> Iterator[tuple[BinaryIO, Ledger]]:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = open(path, "a+b", buffering=0)  # noqa: SIM115 - closed below
     with handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        lock_file(handle, path, fcntl.LOCK_EX)
         cut_torn_tail(path)
         yield handle, read_ledger(path)
 

@@ -13,7 +13,16 @@ from typing import Any
 import numpy as np
 
 from ablation.errors import EngineFailed, GateError, UsageError
-from ablation.files import MARKER, TEMPORARY_PREFIX, DiskError, folder_is_complete, parse_json, write_folder, write_json
+from ablation.files import (
+    MARKER,
+    TEMPORARY_PREFIX,
+    DiskError,
+    folder_is_complete,
+    lock_file,
+    parse_json,
+    write_folder,
+    write_json,
+)
 from ablation.merge.base_files import BaseFiles, read_base
 from ablation.merge.breakage import (
     BROKEN,
@@ -310,10 +319,10 @@ class _held:
     """The folder as this process's own: a lock of the kernel, which ends with the process, however that ends."""
 
     def __init__(self, folder: Path) -> None:
-        self._handle = os.open(folder, os.O_RDONLY)
+        self._folder, self._handle = folder, os.open(folder, os.O_RDONLY)
 
     def __enter__(self) -> None:
-        fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_file(self._handle, self._folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def __exit__(self, *error: object) -> None:
         if error[0] is not None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from ablation.chain import Chain, Head, append_line, chained_line, read_chain
 from ablation.errors import IntegrityError, UsageError
-from ablation.files import disk_errors, sha256_bytes, sync_folder
+from ablation.files import disk_errors, lock_file, sha256_bytes, sync_folder
 from ablation.plan.lock import LockedPlan
 from ablation.plan.provenance import whoami
 
@@ -113,7 +113,7 @@ def record_deviation(
     with disk_errors(path):
         handle = open(path, "ab", buffering=0)  # noqa: SIM115 - closed below
     with handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)  # two people may write at once
+        lock_file(handle, path, fcntl.LOCK_EX)  # two people may write at once
         known = read_deviations(path, locked.digest)
         record = {
             "number": len(known) + 1,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
+
+from ablation.errors import UsageError
 
 START = "start"
 
@@ -13,6 +16,14 @@ class RunFolder:
     """The paths of one run. Nothing is created here, and no file is read."""
 
     root: Path
+
+    def __post_init__(self) -> None:
+        """Raises `UsageError` for a path that no record of the run could name."""
+        try:
+            str(self.root.absolute()).encode()
+        except UnicodeEncodeError:
+            named = os.fsencode(self.root.absolute())
+            raise UsageError(f"{named!r}: a name in this path is not UTF-8", hint="Rename it, or name another folder.") from None
 
     @property
     def plan(self) -> Path:

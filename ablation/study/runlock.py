@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ablation.errors import GateError
-from ablation.files import disk_errors, parse_json
+from ablation.files import disk_errors, lock_file, parse_json
+from ablation.rollouts.folder import RunFolder
 
 _TRIES, _WAIT = 3, 0.01
 """How often, and after how many seconds, a lock that is held is tried again."""
@@ -26,7 +27,7 @@ def exclusive(root: Path) -> Iterator[None]:
     The file's content only tells who holds it; whether it is held is the kernel's word, so a file that a killed
     runner left behind, or that names a process of somebody else, blocks nobody.
     """
-    path = root / ".runner"
+    path = RunFolder(root).root / ".runner"
     with disk_errors(path):
         root.mkdir(parents=True, exist_ok=True)
         handle = open(path, "a+b")  # noqa: SIM115 - closed below
@@ -50,11 +51,11 @@ def _take(handle: BinaryIO) -> None:
     """Take the lock. Somebody who only looks whether it is held has it for a moment, so a first refusal is no word yet."""
     for _ in range(_TRIES):
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(handle, Path(handle.name), fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
             time.sleep(_WAIT)
-    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    lock_file(handle, Path(handle.name), fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def runner_at_work(root: Path) -> str | None:
@@ -65,7 +66,7 @@ def runner_at_work(root: Path) -> str | None:
         return None
     with handle:
         try:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            lock_file(handle, root, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return _holder(handle.read())
     return None
