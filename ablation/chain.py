@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ablation.errors import IntegrityError, UsageError
-from ablation.files import disk_errors, sha256_bytes
+from ablation.files import CRLF_HINT, disk_errors, sha256_bytes
 
 GENESIS = "0" * 64
 _SEAL = re.compile(rb', "sha256": "([0-9a-f]{64})"\}\Z')
@@ -96,6 +96,8 @@ def read_chain(path: Path, *, counter: str, first: int, what: str) -> Chain:
     digests: list[str] = []
     for number, line in enumerate(whole.split(b"\n")[:-1], start=1):
         record = _opened(line)
+        if record is None and line.endswith(b"\r") and _opened(line[:-1]) is not None:
+            raise IntegrityError(f"{path}: its lines end with CRLF, not as they were written", hint=CRLF_HINT)
         if record is None:
             raise _broken(path, number, f"is not a line of a {what} as it was written", what)
         if record.get(counter) != number - 1 + first or record.get("prev") != (digests[-1] if digests else GENESIS):

@@ -55,6 +55,13 @@ def lock_file(handle: IO[bytes] | int, path: Path, how: int) -> None:
         ) from None
 
 
+CRLF_HINT = (
+    "Git changed its line ends. Put `* -text` into .gitattributes, then: "
+    "git config core.autocrlf false && git rm -rq --cached . && git reset -q --hard (commit your own changes first)."
+)
+"""For a file that must be byte for byte what was written."""
+
+
 def sync_folder(folder: Path) -> None:
     """Make renames inside `folder` durable."""
     handle = os.open(folder, os.O_RDONLY)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ablation.errors import IntegrityError, UsageError
-from ablation.files import TEMPORARY_PREFIX, disk_errors, json_bytes, sha256_bytes, sync_folder, write_bytes
+from ablation.files import CRLF_HINT, TEMPORARY_PREFIX, disk_errors, json_bytes, sha256_bytes, sync_folder, write_bytes
 from ablation.plan.canonical import canonical_tree, tree_digest
 from ablation.plan.choose import lock_path
 from ablation.plan.diff import added_only, diff_trees, shortened
@@ -188,7 +188,7 @@ def read_lock(plan_path: Path) -> Lock:
     if json_bytes(content) != data:  # whoever signed or dated the lock did so for its bytes
         raise IntegrityError(
             f"{path}: cosmetic edit: only the layout of the lock file changed; every value in it is as it was written",
-            hint=_LOCK_HINT,
+            hint=CRLF_HINT if data.replace(b"\r\n", b"\n") == json_bytes(content) else _LOCK_HINT,
         )
     return Lock(path, content)
 
