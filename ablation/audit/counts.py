@@ -144,7 +144,7 @@ def outcomes(rows: Rows, grades: Sequence[Grade | None], loops: dict[str, Any]) 
                 finished=stopped and span.visible,
                 stopped_in_thinking=stopped and not span.visible,
                 periodic=looping[row],
-                strong=strong(ids[row], loops),
+                strong=strong(ids[row], loops, rows.columns["thinking_text"][row]),
                 thinking_length=span.stop - span.start,
                 weighted_start=span.start,
                 weighted_length=span.stop - span.start + span.closed,

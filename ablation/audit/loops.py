@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+LAST_WORDS = 200
 STRONG_WINDOWS = 4
 """A strong loop needs this many times `gram` windows."""
 
@@ -69,8 +70,10 @@ def _primitive(unit: np.ndarray) -> bool:
     return not any(g % d == 0 and np.array_equal(unit[d:], unit[:-d]) for d in range(1, g // 2 + 1))
 
 
-def strong(ids: np.ndarray, loops: dict[str, Any]) -> bool:
-    """Whether the share of windows that occurred before is high enough."""
+def strong(ids: np.ndarray, loops: dict[str, Any], text: str = "") -> bool:
+    """Whether the share of windows that occurred before is high enough, or, where the plan says so, too few words are new."""
+    if loops.get("novelty") is not None:
+        return _stale(text, Fraction(repr(float(loops["novelty"]))))
     gram = loops["gram"]
     windows = len(ids) - gram + 1
     if windows < STRONG_WINDOWS * gram:
@@ -78,3 +81,44 @@ def strong(ids: np.ndarray, loops: dict[str, Any]) -> bool:
     data, width = np.ascontiguousarray(ids).tobytes(), ids.itemsize
     distinct = len({data[first : first + gram * width] for first in range(0, windows * width, width)})
     return Fraction(windows - distinct, windows) >= Fraction(repr(float(loops["repeated_share"])))
+
+
+def _stale(text: str, limit: Fraction) -> bool:
+    """By where each group of four words, and each number behind its two numbers, is met first."""
+    words = _words(text.lower())
+    if len(words) < LAST_WORDS:
+        return False
+    kinds = ["#" if word[0].isdecimal() else word for word in words]
+    first_gram: dict[str, int] = {}
+    first_fact: dict[str, int] = {}
+    numbers: list[str] = ["", ""]
+    fresh = []
+    for place, (word, kind) in enumerate(zip(words, kinds, strict=True)):
+        gram = "\0".join(kinds[max(place - 3, 0) : place + 1])
+        is_new = first_gram.setdefault(gram, place) == place
+        if kind == "#":
+            is_new |= first_fact.setdefault("\1".join((gram, *numbers[-2:], word)), place) == place
+            numbers.append(word)
+        fresh.append(is_new)
+    return Fraction(sum(fresh[-LAST_WORDS:]), LAST_WORDS) < limit
+
+
+def _words(text: str) -> list[str]:
+    """Numbers, runs of letters, and one by one the characters of scripts without blanks."""
+    words: list[str] = []
+    before = ""  # kind of the word that may go on: a number (n), letters (l), or none
+    for place, char in enumerate(text):
+        if char.isdecimal():
+            kind = "n"
+        elif 0x2E80 <= ord(char) <= 0xFFDC or 0x20000 <= ord(char) <= 0x3FFFF:
+            kind = "one"
+        elif before == "n" and char in ".," and text[place + 1 : place + 2].isdecimal():
+            kind = "n"
+        else:
+            kind = "l" if char.isalnum() else ""
+        if kind in ("n", "l") and kind == before:
+            words[-1] += char
+        elif kind:
+            words.append(char)
+        before = kind
+    return words

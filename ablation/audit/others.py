@@ -30,7 +30,10 @@ def totals(rows: Rows, loops: Mapping[str, Any]) -> dict[str, int]:
     """Counts that need no grader."""
     own = spans(rows)
     ids = [rows.tokens["token_ids"][begin + span.start : begin + span.stop] for begin, span in zip(rows.ends, own, strict=False)]
-    found, again = periodic(ids, dict(loops)), [strong(one, dict(loops)) for one in ids]
+    found, again = (
+        periodic(ids, dict(loops)),
+        [strong(one, dict(loops), text) for one, text in zip(ids, rows.columns["thinking_text"], strict=True)],
+    )
     return {
         "rollouts": len(rows),
         "truncated": sum(reason == "length" for reason in rows.columns["finish_reason"]),

@@ -124,7 +124,7 @@ def turn_measures(turns: Turns, loops: Loops) -> dict[str, Any]:
 def stage_totals(stage: Stage, loops: Loops) -> dict[str, int]:
     """Counts that need no grader."""
     thinking = split(stage)
-    found = find_loops(stage.token_ids[thinking.take], thinking.offsets, loops)
+    found = find_loops(stage.token_ids[thinking.take], thinking.offsets, loops, stage.thinking_text)
     return {
         "rollouts": len(stage),
         "truncated": int(stage.truncated.sum()),

@@ -167,10 +167,11 @@ def look_at(model: Samples, prompts: Prompts, tokenizer: Any, plan: Plan, made_o
         counts[name][1] += 1
 
     offsets = np.concatenate([[0], np.cumsum([len(one.token_ids) for one in sampled])])
-    loops = find_loops(np.concatenate([one.token_ids for one in sampled]).astype(np.int64), offsets, plan.loops)
     thinking, lengths, rows = [], [], [one for one in prompts.asked for _ in range(SAMPLES)]
-    for place, (asked, one) in enumerate(zip(rows, sampled, strict=True)):
-        thought, answer, span = _texts(one, asked.prompt, prompts.ids, tokenizer)
+    texts = [_texts(one, asked.prompt, prompts.ids, tokenizer) for asked, one in zip(rows, sampled, strict=True)]
+    ids = np.concatenate([one.token_ids for one in sampled]).astype(np.int64)
+    loops = find_loops(ids, offsets, plan.loops, [f"{thought} {answer}" for thought, answer, _ in texts])
+    for place, (asked, one, (thought, answer, span)) in enumerate(zip(rows, sampled, texts, strict=True)):
         if span.opened:
             count("closes", span.closed)
             thinking.append(thought)

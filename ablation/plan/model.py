@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -93,6 +93,8 @@ class Problems(Section):
 class Loops(Section):
     """When thinking counts as looping; `rollouts.loops` has the definitions."""
 
+    later: ClassVar[frozenset[str]] = frozenset({"novelty"})
+
     min_repeats: int = Field(default=3, ge=1, le=1_000_000)
     """Periodic loop: a periodic loop repeats its unit of p tokens at least max(min_repeats, 2 + short_unit / p^2) times."""
     short_unit: NonNegativeFloat = 48.0
@@ -103,6 +105,9 @@ class Loops(Section):
     """Strong loop: tokens in a window. Counted is the share of windows that occurred before in the same thinking."""
     repeated_share: Share = 0.6
     """Strong loop: that share is at least this."""
+    novelty: OpenShare | None = None
+    """Strong loop, read from the text in place of windows: fewer than this share of the last 200 words say anything new. A
+    counter in a sentence that comes again is seen through, and the tokenizer does not matter; 0.15 is a good value."""
 
 
 class Statistics(Section):

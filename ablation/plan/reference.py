@@ -71,6 +71,7 @@ EXAMPLES = {
     ("HeldOut", "efforts"): ["low", "xhigh"],
     ("NeverUsed", "efforts"): ["low", "xhigh"],
     ("Evaluation", "family"): "main",
+    ("Loops", "novelty"): 0.15,
     ("Guard", "name"): "agent_turn",
     ("Guard", "measure"): "agent_turn",
     ("Guard", "compare"): "ratio",

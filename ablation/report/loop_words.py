@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ablation.plan.model import Loops
 from ablation.rollouts.loops import STRONG_WINDOWS
+from ablation.rollouts.novelty import LAST
 
 
 def percent(share: float) -> str:
@@ -19,6 +20,8 @@ def periodic_words(loops: Loops) -> str:
 
 def strong_words(loops: Loops) -> str:
     """When a loop counts as strong."""
+    if loops.novelty is not None:
+        return f"fewer than {percent(loops.novelty)} of the last {LAST} words say anything new, whatever numbers they hold"
     return (
         f"at least {percent(loops.repeated_share)} of the windows of {loops.gram} tokens occurred before in the same thinking, "
         f"which has {STRONG_WINDOWS * loops.gram} of them or more"

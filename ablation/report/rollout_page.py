@@ -226,8 +226,8 @@ def _token_lines(one: One, width: int) -> list[Text]:
         text = "" if one.pieces is None else repr(clean(one.pieces[at]))[1:-1]
         text = text if len(text) <= room else f"{text[: room - 1]}…"
         style = "" if not logprob < LOW else "yellow" if logprob >= LOWER else "red"
-        line = Text(f"{at:>6} {id_:>7} {_number(logprob):>8} {_number(entropy):>8}  {part:<8}  ")
-        lines.append(line.append(text, style=style))
+        line = Text(f"{at:>6} {id_:>7} ").append(f"{_number(logprob):>8}", style=style)
+        lines.append(line.append(f" {_number(entropy):>8}  {part:<8}  ").append(text, style=style))
     return lines
 
 

@@ -6,6 +6,7 @@ times: short units (dots, digits, table rules) need many repeats, long blocks th
 
 Strong loop: the share of `gram`-token windows that occurred before in the same thinking is at least `repeated_share`. It
 catches repeats with small changes and nested units. It needs 4 * gram windows, so that short regular text does not count.
+With `novelty` in the plan the strong check is that of `rollouts.novelty` instead, on the text.
 
 Stretches with a unit of up to `SHORT` tokens are found by comparing every token with the one g before, for each g. Longer units
 are found from windows: where windows of k tokens in a row have their previous occurrence g tokens back, their tokens are part of
@@ -15,12 +16,15 @@ repeats shorter pieces.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
 
 import numpy as np
 
 from ablation.plan.model import Loops
+from ablation.rollouts.novelty import novelty
 from ablation.rollouts.windows import Windows
 
 GRAMS = (8, 32, 128, 512, 2048)
@@ -50,8 +54,11 @@ class LoopReport:
         return self.length / np.maximum(self.period, 1)
 
 
-def find_loops(token_ids: np.ndarray, offsets: np.ndarray, loops: Loops) -> LoopReport:
-    """Loops in N packed token sequences: sequence i is `token_ids[offsets[i]:offsets[i + 1]]`. O(T log T) time."""
+def find_loops(token_ids: np.ndarray, offsets: np.ndarray, loops: Loops, texts: Iterable[str] = ()) -> LoopReport:
+    """Loops in N packed token sequences: sequence i is `token_ids[offsets[i]:offsets[i + 1]]`. O(T log T) time.
+
+    `texts` are theirs, and read only where the plan asks for novelty.
+    """
     offsets = np.asarray(offsets, dtype=np.int64)
     rows = len(offsets) - 1
     report = LoopReport(
@@ -68,6 +75,9 @@ def find_loops(token_ids: np.ndarray, offsets: np.ndarray, loops: Loops) -> Loop
         ids = np.ascontiguousarray(token_ids[offsets[first] : offsets[after]])
         _look(ids, offsets[first : after + 1] - offsets[first], loops, report, slice(first, after))
         first = after
+    if loops.novelty is not None:
+        limit = Fraction(str(loops.novelty))
+        report.strong[:] = [(new := novelty(text)) is not None and new < limit for text in texts]
     return report
 
 

@@ -114,7 +114,7 @@ def read_one(root: Path, plan: Plan, address: Address, tokenizer: FolderTokenize
     closed, opened = bool(thinking.closed[row]), bool(thinking.opened[row])
     text = stage.thinking_text[row]
     problem = _problem(root, address.stage, stage.problem[row])
-    found = find_loops(ids[start : start + length], np.array([0, length]), plan.loops)
+    found = find_loops(ids[start : start + length], np.array([0, length]), plan.loops, [text])
     loop, shown = None, None
     if tokenizer is not None and (pieces or found.periodic[0] or found.strong[0]):
         shown = tokenizer.pieces(ids)

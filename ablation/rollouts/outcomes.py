@@ -104,7 +104,7 @@ def outcomes(
             hint="A grader's failure is not a wrong answer. Repair what made it fail, then run `ablation grade`.",
         )
     truncated = stage.truncated
-    found = find_loops(stage.token_ids[thinking.take], thinking.offsets, loops)
+    found = find_loops(stage.token_ids[thinking.take], thinking.offsets, loops, stage.thinking_text)
     return Outcomes(
         problem=np.array(stage.problem, dtype=str),
         effort=np.array(stage.effort, dtype=str),

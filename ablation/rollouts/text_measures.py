@@ -82,7 +82,7 @@ def measure_text(
         pieces = [thinking[begin:end] for begin, end in spans]
         numbers = {piece: number for number, piece in enumerate(dict.fromkeys(pieces))}
         ids = np.array([numbers[piece] for piece in pieces], dtype=np.int32)
-    found = find_loops(ids, np.array([0, len(ids)]), loops)
+    found = find_loops(ids, np.array([0, len(ids)]), loops, [thinking])
     loop = None
     if found.periodic[0]:
         first, period, length = int(found.start[0]), int(found.period[0]), int(found.length[0])

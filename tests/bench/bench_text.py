@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
+from itertools import chain
 
 import numpy as np
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import ByteLevel
+from tokenizers.trainers import BpeTrainer
 
 from ablation.plan.model import Loops
 from ablation.rollouts.cjk import cjk_share, visible_cjk
 from ablation.rollouts.loops import find_loops
 
+from ..rollouts.kinds_of_texts import KINDS, texts
+from ..rollouts.kinds_of_texts import LOOPS as STALE
 from ..rollouts.loop_texts import looping, natural, nearly_looping
 from .row import Row
 
@@ -48,8 +56,8 @@ def rates() -> list[Row]:
     found = []
     for unit, settings in (("words", Loops()), ("characters", Loops(gram=24))):
         counts = []
-        for texts in (loop, regular):
-            pieces = [text.split() if unit == "words" else text for text in texts]
+        for written in (loop, regular):
+            pieces = [text.split() if unit == "words" else text for text in written]
             known: dict[str, int] = {}
             ids = np.array([known.setdefault(piece, len(known)) for one in pieces for piece in one], dtype=np.int32)
             report = find_loops(ids, np.cumsum([0] + [len(one) for one in pieces]), settings)
@@ -60,14 +68,42 @@ def rates() -> list[Row]:
     return found
 
 
+def kinds() -> list[Row]:
+    """Texts of known kind by words, by BPE and by characters, with the plan's novelty: what each is called, and whether all agree."""
+    bpe = Tokenizer(BPE())
+    bpe.pre_tokenizer = ByteLevel()
+    bpe.train_from_iterator((text for kind in KINDS for text in texts(kind, 3)), BpeTrainer(vocab_size=2000))
+    units: dict[str, Callable[[str], list]] = {"words": str.split, "BPE": lambda text: bpe.encode(text).ids, "characters": list}
+    found, agreed, wrong, total = [], 0, 0, 0
+    for kind in KINDS:
+        made = list(texts(kind, 34))
+        said = []
+        for split in units.values():
+            known: dict[object, int] = {}
+            pieces = [[known.setdefault(piece, len(known)) for piece in split(text)] for text in made]
+            ids, offsets = (
+                np.array(list(chain.from_iterable(pieces)), dtype=np.int64),
+                np.cumsum([0] + [len(one) for one in pieces]),
+            )
+            report = find_loops(ids, offsets, Loops(novelty=0.15), made)
+            said.append(report.periodic | report.strong)
+        errors = (np.array(said) != (kind in STALE)).sum(axis=1)
+        agreed += int((np.array(said) == said[0]).all(axis=0).sum())
+        wrong, total = wrong + int(errors.sum()), total + len(made)
+        what = "says nothing new" if kind in STALE else "is regular by nature"
+        found.append(Row(f"... {kind}: {what}; wrong by {', '.join(units)}", ", ".join(map(str, errors)), "0", not errors.any()))
+    what = f"{total} texts of known kind, with novelty: wrong by any of three units; the same by all"
+    return [Row(what, f"{wrong}; {agreed}", f"0; {total}", (wrong, agreed) == (0, total)), *found]
+
+
 def rows() -> list[Row]:
     rng = np.random.default_rng(0)
     stage = made_up(rng, TRACES, TOKENS)
     seconds = min(cpu_seconds(*stage) for _ in range(3))
     points = []
     for traces in (1, 4, 16, 31):
-        ids, offsets, texts = made_up(rng, traces, TOKENS)
-        one = (ids, offsets[[0, -1]], ["".join(texts)])  # the same tokens as one trace
+        ids, offsets, written = made_up(rng, traces, TOKENS)
+        one = (ids, offsets[[0, -1]], ["".join(written)])  # the same tokens as one trace
         points.append((len(ids), min(cpu_seconds(*one) for _ in range(5))))
     exponent = np.polyfit(*np.log(np.array(points)).T, 1)[0]
     return [
@@ -79,4 +115,5 @@ def rows() -> list[Row]:
             exponent <= EXPONENT,
         ),
         *rates(),
+        *kinds(),
     ]
