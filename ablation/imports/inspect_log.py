@@ -73,6 +73,12 @@ def _sample(sample: dict[str, Any], where: str) -> dict[str, Any]:
     if len(choices) != 1:
         raise UsageError(f"{where}: has {len(choices)} choices; one rollout a sample and epoch is read")
     stop, message = choices[0]["stop_reason"], choices[0]["message"]
+    if any(part.get("redacted") for part in message["content"] if isinstance(part, dict)):
+        raise UsageError(
+            f"{where}: its reasoning is redacted: what the log has in its place is no thinking",
+            hint="Without it nobody can count tokens or loops: sample where the reasoning is returned, or judge counts alone "
+            "with `ablation verdict --measures FILE`.",
+        )
     thinking, answer = _parts(message["content"], attachments)
     last = (sample.get("messages") or [{}])[-1]
     if last.get("role") == "assistant" and _parts(last["content"], attachments) != (thinking, answer):

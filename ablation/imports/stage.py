@@ -143,7 +143,8 @@ def import_stage(locked: LockedPlan, root: Path, request: Request) -> Imported:
     }
     info = _info(locked, request, tokens.ids, engine)
     stage = stage_of(info, read.rollouts)
-    notes = [*_pair(root, request, stage), *_told_before(root, request, engine), *_undecided(locked, request, info)]
+    notes = [*_unclosed(locked, stage), *_pair(root, request, stage)]
+    notes += [*_told_before(root, request, engine), *_undecided(locked, request, info)]
     with exclusive(root):
         _write(locked, root, request, info, read.rollouts, problems)
     folder = _folder(RunFolder(root), request)
@@ -266,6 +267,17 @@ def _info(locked: LockedPlan, request: Request, ids: TokenIds, engine: dict) -> 
         sampling=sampling.model_dump(),
         engine=engine,
     )
+
+
+def _unclosed(locked: LockedPlan, stage: Stage) -> list[str]:
+    """A note if not one rollout closes its thinking: then its marks were lost, or are others than the plan's."""
+    tag = locked.plan.model.tokens.close
+    if stage.thinking.closed.any():
+        return []
+    return [
+        f"warning: no row closes its thinking (`{tag}`), so no answer was separated from one. Were the texts decoded without "
+        "special tokens, or do they have other marks than the plan's `model.tokens` (gpt-oss: `<|channel|>`)?"
+    ]
 
 
 def _pair(root: Path, request: Request, stage: Stage) -> list[str]:

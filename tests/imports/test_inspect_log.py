@@ -80,6 +80,18 @@ def test_a_sample_that_failed_is_named(tmp_path):
         list(inspect_rows(path))
 
 
+def test_redacted_reasoning_is_no_thinking(tmp_path):
+    """Neither the ciphertext nor the summary."""
+
+    def redact(sample):
+        for message in (sample["output"]["choices"][0]["message"], sample["messages"][-1]):
+            message["content"][0] |= {"reasoning": "gAAAAABo" * 90, "summary": "It adds.", "redacted": True}
+
+    with pytest.raises(UsageError, match="p0_epoch_1.json: its reasoning is redacted") as refused:
+        list(inspect_rows(changed_log(tmp_path, redact)))
+    assert "verdict --measures" in refused.value.hint
+
+
 def test_attachments_are_put_back(tmp_path):
     def attach(sample):
         for message in (sample["output"]["choices"][0]["message"], sample["messages"][-1]):

@@ -341,3 +341,11 @@ def test_rows_that_are_wrong_are_named_together_and_at_most_twenty(locked):
     with pytest.raises(UsageError) as refused:
         bring(locked, [row | {"finish_reason": "length"} if place < 2 else row for place, row in enumerate(rows)])
     assert len(refused.value.message.splitlines()) == 2
+
+
+def test_a_file_in_which_no_row_closes_its_thinking_is_told_of(locked):
+    """Decoded without special tokens: thinking and answer are one text."""
+    flat = [row | {"completion": row["completion"].replace(" </think>", "")} for row in texts(locked)]
+    done = bring(locked, flat, tokenizer=write_tokenizer(locked.path.parents[1] / "tokenizer"))
+    [warning] = [note for note in done.notes if "no row closes its thinking (`</think>`)" in note]
+    assert warning.startswith("warning: ")
