@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +11,9 @@ from ablation.errors import UsageError
 from ablation.imports.columns import FINISH, SETTINGS, Row
 from ablation.imports.prompts import digest_of, opens_thinking, problem_of
 from ablation.imports.several import each
-from ablation.imports.texts import Parts, check_no_tags, completion_of, hold_columns, stripped, texts_beside_ids
+from ablation.imports.texts import Parts, channels_of, check_no_tags, completion_of, hold_columns, stripped, texts_beside_ids
 from ablation.imports.wanted import Wanted
+from ablation.problems.render import TokenIds
 from ablation.rollouts.imported import SLACK
 from ablation.rollouts.schema import Rollout
 from ablation.rollouts.thinking import thinking_span
@@ -198,7 +199,13 @@ def _encoded(row: Row, wanted: Wanted, opens: bool) -> tuple[list[int], str, str
         except ValueError as error:
             raise row.error(str(error), "--tokenizer must name the tokenizer of the model that wrote this.") from None
 
-    if "completion" in row:
+    channels = channels_of(completion_of(row)) if "completion" in row else None
+    if channels is not None:
+        hold_columns(row, channels, "completion")
+        thinking, answer = channels.thinking or "", channels.answer or ""
+        ended_in_text = stripped(completion_of(row), ("<|return|>", *tags.end))[1]
+        ids = _between_tags(encode, frame, opens, channels)
+    elif "completion" in row:
         text, ended_in_text = stripped(completion_of(row), tags.end)
         ids, offsets = encode(text)
         span = thinking_span(ids, prompt_opens_thinking=opens, open_id=frame.open, close_id=frame.close)
@@ -213,10 +220,7 @@ def _encoded(row: Row, wanted: Wanted, opens: bool) -> tuple[list[int], str, str
     elif "thinking" in row or "answer" in row:
         check_no_tags(row, wanted)
         thinking, (answer, ended_in_text) = row.get("thinking") or "", stripped(row.get("answer") or "", tags.end)
-        ids = [] if opens or not thinking else [frame.open]
-        ids = [*ids, *encode(thinking)[0]]
-        if "answer" in row:
-            ids = [*ids, *([frame.close] if opens or thinking else []), *encode(answer)[0]]
+        ids = _between_tags(encode, frame, opens, Parts(thinking or None, answer if "answer" in row else None))
     else:
         raise row.error("completion: is missing", "Add completion (with its tags), or thinking and answer, or token_ids.")
     early = next((one for one in ids if one in frame.end), None)
@@ -233,6 +237,15 @@ def _encoded(row: Row, wanted: Wanted, opens: bool) -> tuple[list[int], str, str
             "It was sampled with another cap, or --tokenizer is not the model's.",
         )
     return ([*ids, frame.end[0]] if finish == "stop" else ids), thinking, answer, finish
+
+
+def _between_tags(encode: Callable, frame: TokenIds, opens: bool, parts: Parts) -> list[int]:
+    """The ids of thinking and answer with the tags that belong there; without an answer the thinking was never closed."""
+    ids = [] if opens or parts.thinking is None else [frame.open]
+    ids = [*ids, *encode(parts.thinking or "")[0]]
+    if parts.answer is None:
+        return ids
+    return [*ids, *([frame.close] if opens or parts.thinking is not None else []), *encode(parts.answer)[0]]
 
 
 def _check_open(row: Row, wanted: Wanted, opened: bool, closes: bool) -> None:

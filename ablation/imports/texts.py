@@ -5,6 +5,7 @@ Blanks do not count, nor end tokens at the end, nor special tokens that a dump w
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from ablation.plan.resources import ThinkingTokens
 from ablation.rollouts.thinking import Span
 
 PARTS = ("thinking", "answer")
+_CHANNELS = re.compile(r"<\|channel\|>([^<]*)<\|message\|>((?:(?!<\|(?:end|return|call|start|channel)\|>).)*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,15 @@ def parts_of(text: str, tags: ThinkingTokens, opens: bool) -> Parts:
             return Parts(None, before)
     thinking, tag, answer = text.partition(tags.close)
     return Parts(thinking, answer if tag else None)
+
+
+def channels_of(text: str) -> Parts | None:
+    """Thinking and answer of a text in channels, as gpt-oss writes them; None if it has none. `final` is the answer."""
+    found = [(name.split()[:1], said) for name, said in _CHANNELS.findall(text)]
+    if not found:
+        return None
+    thinking, answer = ([said for name, said in found if (name == ["final"]) == final] for final in (False, True))
+    return Parts("\n".join(thinking) if thinking else None, "\n".join(answer) if answer else None)
 
 
 def hold_columns(row: Row, parts: Parts, by: str) -> None:

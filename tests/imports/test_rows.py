@@ -197,6 +197,27 @@ def test_thinking_and_answer_apart_are_put_between_the_tags(locked, tmp_path):
     assert stage.lengths[-1] == 64 and stage.token_ids[stage.offsets[-2]] == 1
 
 
+def test_channels_are_thinking_and_answer(locked, tmp_path):
+    tokenizer = write_tokenizer(tmp_path / "tokenizer")
+
+    def channels(row, number):
+        said = "<|channel|>analysis<|message|>the number<|end|><|start|>assistant<|channel|>final<|message|>"
+        return row | {"prompt_opens_thinking": False, "completion": f"{said}{row['problem'][1:]}<|return|>"}
+
+    rows = texts(locked, channels)
+    rows[1] |= {"completion": "<|channel|>final<|message|>0"}
+    rows[-1] |= {"completion": f"<|channel|>analysis<|message|>{'and so on ' * 21}", "finish_reason": "length"}
+    with pytest.raises(UsageError, match=r"r.jsonl:1: answer: is '7', but completion says '0'"):
+        bring(locked, [row | {"answer": "7"} for row in rows], tokenizer=tokenizer)
+    done = bring(locked, rows, tokenizer=tokenizer)
+    stage = read_stage(done.folder)
+    ids = [stage.token_ids[stage.offsets[row] : stage.offsets[row + 1]].tolist() for row in (0, 1)]
+    assert ids == [[1, 20, 21, 2, 10, 3], [10, 3]]
+    assert (stage.answer_text[0], stage.answer_text[1], stage.thinking_text[0]) == ("0", "0", "the number")
+    assert (stage.lengths[-1], stage.finish_reason[-1], stage.answer_text[-1]) == (64, "length", "")
+    assert not any("no row closes" in note for note in done.notes)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
