@@ -59,7 +59,7 @@ def written(number: float | int | Fraction) -> Fraction:
 
 def apply(rule: Mapping[str, Any], compared: Compared) -> Ruled:
     if compared.refused:
-        return Ruled(rule["name"], None, None)
+        return Ruled(rule, None, None)
     measure, compare, op, limit = (rule[name] for name in ("measure", "compare", "op", "limit"))
     kind, _, end = compare.partition("_")
     estimated = compare != "value" if measure != "correct_rate" else True
