@@ -26,8 +26,9 @@ from ablation.rollouts.stage import Stage, check_stage
 _INFO_KEY = b"ablation.stage"
 _ROW_GROUP = 1024
 _FEW = 10_000
-_MOST_32 = 2**31 - 1
 """Rollouts of a stage that is read before threads have begun to help."""
+_MOST_32 = 2**31 - 1
+"""Bytes that offsets of 32 bits reach."""
 Entry = tuple[str, int, str]
 """Name, rollouts and digest of a part."""
 
