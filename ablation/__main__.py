@@ -17,17 +17,29 @@ SIGNALS = {130: signal.SIGINT, 143: signal.SIGTERM}
 def start() -> NoReturn:
     """Run the command line and end the process."""
     sys.unraisablehook = _raise_again
+    interrupts: list[int] = []
+
+    def interrupt(number: int, frame: Any) -> NoReturn:
+        interrupts.append(number)
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt)
     try:
         try:
             from ablation.cli.main import main
 
+            if signal.getsignal(signal.SIGINT) is interrupt:
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+            if interrupts:  # an import took it for something else and went on
+                raise KeyboardInterrupt
             main()
         except SystemExit as ended:
             if ended.code not in SIGNALS:
                 raise
             _end(ended.code)
         except BaseException as error:
-            if not _is_interrupt(error):
+            if not (interrupts or _is_interrupt(error)):
                 raise
             print("\ninterrupted: run the same command again", file=sys.stderr)
             _end(130)

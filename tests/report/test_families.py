@@ -76,7 +76,7 @@ def test_the_verdict_and_its_file_have_every_run_on_disk(parted, whole):
             assert json.loads((folder / "runs" / "wide" / "verdict.json").read_bytes())["arms"] == found["arms"]
             page = ablation(folder, "verdict").stdout
             assert all(f"Readouts, family {family}" in page for family in FAMILIES)
-            assert all(re.search(rf"^{name} +(STABLE|DAMAGED|UNDECIDED)", page, re.MULTILINE) for name in ALL)
+            assert all(re.search(rf"^{name} +(STABLE|DAMAGED|UNDECIDED|NO_STEP)", page, re.MULTILINE) for name in ALL)
         else:
             assert found["bare_label"] == "INCOMPLETE" and set(ALL) - there <= gone | {f"{one}/start" for one in FAMILIES}
             assert "ablation run --arm XK --family s3" in asked and "ablation run --arm C --family s5" in asked

@@ -186,7 +186,7 @@ def test_another_engine_is_a_deviation_that_journal_and_labels_tell_of(finished,
     [changed] = [event for event in read_journal(run / "journal.jsonl") if event["event"] == "engine_changed"]
     assert changed["began"]["cpu_capability"] != changed["now"]["cpu_capability"] and changed["deviation"] == 1
     verdict = json.loads(ablation(tmp_path, "verdict", "--json").stdout)
-    assert verdict["label"].endswith(" (deviation 1)")
+    assert verdict["label"].endswith(" (deviation 1; redone: main/XK)")  # the readout was sampled again, by another engine
     assert any("main/XK: the engine changed between sweep and readout: cpu_capability" in note for note in verdict["notes"])
 
 

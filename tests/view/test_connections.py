@@ -79,7 +79,7 @@ def test_many_half_open_connections_do_not_keep_readers_out(served, said):
     opened = [connect(address, said) for _ in range(3 * FILES)]
     began = time.monotonic()
     assert status(address) == 303  # the cookie for the token
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 4
     assert len(log.read_text().splitlines()) <= 2
     assert "Traceback" not in log.read_text()
     for one in opened:
