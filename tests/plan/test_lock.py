@@ -349,7 +349,9 @@ def test_a_lock_that_lists_the_source_of_rules_alone_says_what_it_does_not_know(
     path.write_bytes(json_bytes(content))
     (program / "verdict" / "rules.py").write_text("")
     (program / "policy" / "local.py").write_text("")
-    unknown = "__init__.py, blind, chain.py, errors.py, files.py, imports, ledger, measures, memory.py, plan, policy, power, problems, "
+    unknown = (
+        "__init__.py, blind, chain.py, errors.py, files.py, imports, ledger, measures, memory.py, plan, policy, power, problems, "
+    )
     assert verify_lock(plan_path).warnings == [
         "the engine's source differs from the time of locking: verdict/rules.py",
         f"whether these differ is not known, as the lock does not list them: {unknown}rollouts, seeds.py, study, unseen.py",
