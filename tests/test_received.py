@@ -8,8 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 from ablation.cli.main import app
-from ablation.errors import AblationError
+from ablation.errors import AblationError, IntegrityError
 from ablation.problems.workers import close_workers
+from ablation.study.evaluate_subject import subjects_there
+from tests.audit.build import make_run
+from tests.audit.faults import reseal
 from tests.verdict import study as made
 
 
@@ -110,3 +113,14 @@ def test_the_viewer_evaluates_nothing(received, monkeypatch):
     for page in ("curves", "rules", "rollouts", "rollout?family=main&arm=start&stage=sweep&problem=p1&effort=low&index=0"):
         browser.get(f"/study/small/{page}")
     assert not mark.exists()
+
+
+@pytest.mark.parametrize("data", [b"[" * 100_000 + b"]" * 100_000, b"null", b"\0", b'"x"'], ids=["deep", "null", "nul", "text"])
+def test_a_check_that_is_no_record_is_named(tmp_path, data):
+    made_run = make_run(tmp_path)
+    path = made_run.run.check_result("main", "N", 4)
+    path.write_bytes(data)
+    reseal(made_run.run.root)
+    assert call("status", "--run", made_run.run.root).exit_code == 0
+    with pytest.raises(IntegrityError, match=f"{path}: is not the result of a check"):
+        subjects_there(made_run.locked, made_run.run)

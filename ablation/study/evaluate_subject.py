@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ablation.errors import GateError, IncompleteError, UsageError
+from ablation.errors import GateError, IncompleteError, IntegrityError, UsageError
 from ablation.files import parse_json
 from ablation.plan.extension import eligible_checks, extension_family
 from ablation.plan.lock import LockedPlan
@@ -121,9 +121,15 @@ def _need_check(locked: LockedPlan, run: RunFolder, subject: Subject, option: st
 
 
 def _check(run: RunFolder, subject: Subject) -> dict:
-    """The result of the check after the subject's last update; empty if there is none."""
+    """The result of the check after the subject's last update; empty if there is none. Raises `IntegrityError` if it is none."""
     path = run.check_result(subject.family, subject.arm, subject.updates)
-    return parse_json(path.read_bytes()) if path.is_file() else {}
+    try:
+        found = parse_json(path.read_bytes()) if path.is_file() else {}
+    except ValueError as error:
+        raise IntegrityError(f"{path}: is not the result of a check ({error})") from None
+    if not isinstance(found, dict):
+        raise IntegrityError(f"{path}: is not the result of a check (no JSON object)")
+    return found
 
 
 def _checkpoint(run: RunFolder, subject: Subject) -> bool:

@@ -164,7 +164,7 @@ def _extensions(run: RunFolder, plan: Plan, deviations: Sequence[Deviation]) -> 
         records = {k: _read(run.check_result(family, arm, k)) for k in extension.checks}
         pausing = [k for k in extension.checks if k <= done and (records[k] or {}).get("pauses") is not None]
         at = next((k for k in pausing if opened_by(deviations, pause_gate(arm, k)) is None), None)
-        checks = {k: record["label"] if record else _presence(run.check(family, arm, k)) for k, record in records.items()}
+        checks = {k: record.get("label") if record else _presence(run.check(family, arm, k)) for k, record in records.items()}
         stopped, unstepped = run.extension_stopped(family, arm).is_file(), _unstepped(run, family, arm, range(own + 1, done + 1))
         figures = {k: [_figure(rule) for rule in (record or {}).get("rules", [])] for k, record in records.items()}
         found.append(ExtensionState(family, arm, done, extension.updates, checks, at, stopped, unstepped, figures))
