@@ -17,6 +17,7 @@ from ablation.plan.phase2 import evaluation_sets, guard_set
 from ablation.plan.rules import OPERATORS, Rule, StopRule
 from ablation.plan.runs import FIRST_STABLE_ARM, families_of, perhaps_again, planned_runs
 from ablation.plan.words import number
+from ablation.report.loop_words import strong_words
 
 STATED, OPEN = "stated", "left open"
 
@@ -214,11 +215,12 @@ def _outcomes(plan: Plan, item: _Part) -> Iterator[Item]:
         "An arm that learned nothing at all is stable, too.",
     )
     loops = plan.loops
+    strong = f"{loops.repeated_share:.0%} of the {loops.gram}-token windows seen before"
     yield item(
         "what a loop is",
         True,
         f"A unit of p tokens repeated max({loops.min_repeats}, 2 + {number(loops.short_unit)} / p^2) times over at least "
-        f"{loops.min_tokens} tokens, or {loops.repeated_share:.0%} of the {loops.gram}-token windows seen before.",
+        f"{loops.min_tokens} tokens, or {strong if loops.novelty is None else strong_words(loops)}.",
         "Loops are counted by a definition with free numbers: moving them moves clean and looping counts.",
     )
 

@@ -28,6 +28,14 @@ def strong_words(loops: Loops) -> str:
     )
 
 
+def strong_seen(loops: Loops, repeated_share: float, strong: bool) -> str:
+    """What the strong check found in one rollout, beside its limit."""
+    if loops.novelty is not None:
+        return strong_words(loops) if strong else f"a strong loop: {strong_words(loops)}"
+    share, limit = f"{100 * repeated_share:.1f}%", percent(loops.repeated_share)
+    return f"{share} of windows of {loops.gram} tokens occurred before, {limit} or more are a {'' if strong else 'strong '}loop"
+
+
 def looping_words(loops: Loops) -> str:
     """Both, as a sentence."""
     return f"Looping is periodic: {periodic_words(loops)}; or strong: {strong_words(loops)}."

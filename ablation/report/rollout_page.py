@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ablation.plan.model import Loops
-from ablation.report.loop_words import looping_words, percent
+from ablation.report.loop_words import looping_words, strong_seen
 from ablation.report.numbers import fixed
 from ablation.report.safe import clean
 from ablation.rollouts.one import One
@@ -121,11 +121,10 @@ def _grade(one: One) -> str:
 
 
 def _loop(one: One) -> str:
-    gram, limit = one.loops.gram, percent(one.loops.repeated_share)
-    share = f"{100 * one.repeated_share:.1f}% of windows of {gram} tokens occurred before"
-    strong = f"strong: {share}, {limit} or more are a loop{_unseen(one)}" if one.strong else ""
+    seen = strong_seen(one.loops, one.repeated_share, one.strong)
+    strong = f"strong: {seen}{_unseen(one)}" if one.strong else ""
     if one.loop is None:
-        return strong or f"none ({share}, {limit} or more are a strong loop)"
+        return strong or f"none ({seen})"
     loop = one.loop
     stretch = f"tokens {loop.start:,} to {loop.start + loop.length - 1:,}"
     words = f"periodic: {loop.length / loop.period:.1f} times {_tokens(loop.period)}, {stretch}"

@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ablation.report.loop_words import strong_words
 from ablation.rollouts.text_measures import TextLoop, TextMeasures
 
 AROUND = 200
@@ -24,8 +25,10 @@ def text_page(found: TextMeasures, text: str, extracted: str | None) -> Renderab
     if extracted is not None:
         table.add_row("grade", extracted)
     table.add_row("periodic loop", _loop(found.loop, found.unit))
-    share = f"{100 * found.repeated_share:.1f}% of windows occurred before"
-    table.add_row("strong loop", f"{'yes' if found.strong_loop else 'no'}: {share}")
+    seen = f": {100 * found.repeated_share:.1f}% of windows occurred before"
+    if found.loops.novelty is not None:
+        seen = f"; it is one if {strong_words(found.loops)}"
+    table.add_row("strong loop", ("yes" if found.strong_loop else "no") + seen)
     table.add_row("CJK letters", f"{100 * found.cjk_share:.1f}% of the thinking's letters; {_visible(found)} in the answer")
     if found.loop is None:
         return table

@@ -57,6 +57,8 @@ class TextMeasures:
     repeated_share: float
     """Of windows of the thinking."""
     strong_loop: bool
+    loops: Loops
+    """The settings by which both kinds were looked for."""
     cjk_share: float
     """CJK letters among the letters of the thinking."""
     answer_cjk: bool
@@ -104,6 +106,7 @@ def measure_text(
         loop=loop,
         repeated_share=float(found.repeated_share[0]),
         strong_loop=bool(found.strong[0]),
+        loops=loops,
         cjk_share=float(cjk_share([thinking])[0]),
         answer_cjk=bool(visible_cjk([answer])[0]),
     )

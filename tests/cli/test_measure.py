@@ -37,6 +37,17 @@ def test_json_and_a_grade(text):
     assert found["grade"] == "no_answer (not_one_integer)" and found["looping"] and found["loop"]["period"] == 10
 
 
+def test_novelty_of_a_plan_is_what_a_strong_loop_is(tmp_path):
+    plan = tmp_path / "plan.yaml"
+    plan.write_text((ROOT / "plans" / "everywhere.yaml").read_text().replace("loops: {gram: 24}", "loops: {novelty: 0.15}"))
+    (tmp_path / "text.txt").write_text(
+        "<think>" + "".join(f"Step {i}: let me check again whether the sum is right. " for i in range(40))
+    )
+    shown = " ".join(call(tmp_path / "text.txt", "--plan", plan).output.split())
+    assert "strong loop yes; it is one if fewer than 15% of the last 200 words say anything new" in shown
+    assert "windows" not in shown
+
+
 def test_a_rollout_of_a_run():
     found = json.loads(call(STAGE, "--rollout", "chain_sum-1@low #0", "--json").output)
     assert found["thinking_length"] > 0 and found["opened"]

@@ -83,3 +83,13 @@ def write_rows(path: Path, rows: list[dict]) -> Path:
     else:
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
+
+
+def bring(locked, rows, name="r.jsonl", **more):
+    """Import `rows` as the sweep of the run that the plan has."""
+    from ablation.imports.stage import import_stage, make_request
+
+    folder = locked.path.parents[1]
+    path = write_rows(folder / name, rows)
+    more = {"ids": IDS} | more
+    return import_stage(locked, folder / "runs" / "small", make_request(locked, "sweep", None, None, None, files=[path], **more))

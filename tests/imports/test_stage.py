@@ -19,14 +19,9 @@ from ablation.study.schedule import cells_of_update
 from ablation.study.state import run_state
 from ablation.verdict.run import judge_run
 from tests.imports.made import IDS, given_rows, own_seed, write_rows
-from tests.verdict.study import lock_small, start_run, write_stage, write_study
+from tests.verdict.study import start_run, write_stage, write_study
 
 DAMAGED = {("main", "C"), ("replication", "C")}
-
-
-@pytest.fixture
-def locked(tmp_path):
-    return lock_small(tmp_path / "plans")
 
 
 @pytest.fixture

@@ -9,22 +9,10 @@ import pytest
 from ablation.errors import UsageError
 from ablation.imports.stage import import_stage, make_request
 from ablation.rollouts.store import read_stage
-from tests.imports.made import IDS, given_rows, spoken, write_rows, write_tokenizer
-from tests.verdict.study import CLOSE, END, OPEN, lock_small
+from tests.imports.made import IDS, bring, given_rows, spoken, write_rows, write_tokenizer
+from tests.verdict.study import CLOSE, END, OPEN
 
 THINKING = [20, 21, 22, 23]
-
-
-@pytest.fixture
-def locked(tmp_path):
-    return lock_small(tmp_path / "plans")
-
-
-def bring(locked, rows, name="r.jsonl", **more):
-    folder = locked.path.parents[1]
-    path = write_rows(folder / name, rows)
-    more = {"ids": IDS} | more
-    return import_stage(locked, folder / "runs" / "small", make_request(locked, "sweep", None, None, None, files=[path], **more))
 
 
 def rows_of(locked, *, thinks=True, **columns):

@@ -122,6 +122,14 @@ def widest(text: str) -> int:
     return max(cell_len(line) for line in text.splitlines())
 
 
+def test_with_novelty_no_page_speaks_of_windows():
+    rule = "fewer than 15% of the last 200 words say anything new, whatever numbers they hold"
+    for strongly, words in ((True, f"strong: {rule}"), (False, f"none (a strong loop: {rule})")):
+        found = replace(strong(), strong=strongly, repeats=None, loops=Loops(novelty=0.15))
+        said = " ".join(text_page(rollout_page(found), 400).split())
+        assert words in said and "windows" not in said
+
+
 @pytest.mark.parametrize("width", [60, 80])
 def test_golden_pages(width):
     pages = [text_page(rollout_page(each, width=width), width) for each in (one(), looping(), strong())]
