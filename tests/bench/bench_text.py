@@ -17,9 +17,8 @@ from ablation.plan.model import Loops
 from ablation.rollouts.cjk import cjk_share, visible_cjk
 from ablation.rollouts.loops import find_loops
 
-from ..rollouts.kinds_of_texts import KINDS, texts
-from ..rollouts.kinds_of_texts import LOOPS as STALE
-from ..rollouts.loop_texts import looping, natural, nearly_looping
+from ..rollouts.loop_texts import KINDS, looping, natural, nearly_looping, texts
+from ..rollouts.loop_texts import LOOPS as STALE
 from .row import Row
 
 TRACES, TOKENS, VOCABULARY = 348, 32_768, 150_000

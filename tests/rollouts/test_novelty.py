@@ -13,7 +13,7 @@ from ablation.audit.loops import strong
 from ablation.plan.model import Loops
 from ablation.rollouts.loops import find_loops
 from ablation.rollouts.novelty import LAST, novelty
-from tests.rollouts.kinds_of_texts import KINDS, LOOPS, texts
+from tests.rollouts.loop_texts import KINDS, LOOPS, texts
 
 LIMIT = 0.15
 
