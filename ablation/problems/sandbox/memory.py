@@ -12,10 +12,10 @@ import os
 _OWN = (b"RssAnon:", b"RssShmem:", b"VmSwap:", b"VmPTE:", b"HugetlbPages:")
 """Lines of `/proc/PID/status`: private memory, memory that processes share or that is a file in memory, both of it that was
 swapped out, page tables, and huge pages, in kB."""
-_NAME, _LOCK, _PIPE, _SOCKET = 2 << 10, 256, 64 << 10, 512 << 10
-"""What one of each can make the kernel hold at most, in bytes: inode, entry and a link's target; a lock of a part of a file; a
-pipe's buffer; a local socket's queue, which its reader never empties."""
-_MOST_READ = 1 << 20
+_NAME, _LOCK, _PIPE, _SOCKET = 2 << 10, 64 << 10, 64 << 10, 512 << 10
+"""What one of each counts, in bytes, at least what it can make the kernel hold: inode, entry and a link's target; a lock of a
+part of a file (256, but the time to let go of many grows with their square); a pipe's buffer; a local socket's queue."""
+_MOST_READ = 1 << 22
 
 
 def processes_of(namespace: int) -> list[int]:
@@ -61,17 +61,20 @@ def _kernel_bytes(processes: list[int], work: int | None) -> int:
         space = os.fstatvfs(work)
         held += (space.f_files - space.f_ffree) * _NAME
     pipes = {link for pid in processes for link in _open_files(pid) if link.startswith("pipe:")}
-    sockets = max((_read(f"/proc/{pid}/net/unix").count(b"\n") for pid in processes), default=1) - 1  # below a line of titles
+    listed = (_read(f"/proc/{pid}/task/{thread}/net/unix") for pid in processes for thread in _names(f"/proc/{pid}/task"))
+    sockets = max(next((text for text in listed if text), b"").count(b"\n") - 1, 0)  # below a line of titles; one network for all
     own = {b"%d" % pid for pid in processes}
     locks = sum(1 for line in _read("/proc/locks").splitlines() if line.split()[4:5] and line.split()[4] in own)
     return held + len(pipes) * _PIPE + sockets * _SOCKET + locks * _LOCK
 
 
 def _open_files(pid: int) -> list[str]:
+    """Of all its threads: each may have files of its own, and one that has ended shows none."""
     found = []
-    for name in _names(f"/proc/{pid}/fd"):
-        with contextlib.suppress(OSError):  # it was closed
-            found.append(os.readlink(f"/proc/{pid}/fd/{name}"))
+    for thread in _names(f"/proc/{pid}/task"):
+        for name in _names(f"/proc/{pid}/task/{thread}/fd"):
+            with contextlib.suppress(OSError):  # it was closed
+                found.append(os.readlink(f"/proc/{pid}/task/{thread}/fd/{name}"))
     return found
 
 

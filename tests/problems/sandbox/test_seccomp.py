@@ -1,6 +1,8 @@
 """The filter, run step by step on made-up system calls; and its numbers against the kernel's own headers where they are."""
 
 import errno
+import fcntl
+import mmap
 import re
 import struct
 from pathlib import Path
@@ -13,9 +15,9 @@ ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
 
-def run(program: bytes, number: int, architecture: int, argument: int = 0) -> int:
+def run(program: bytes, number: int, architecture: int, *arguments: int) -> int:
     """A classic BPF machine with the five instructions that the filter uses."""
-    data = struct.pack("<iIQ6Q", number, architecture, 0, argument, 0, 0, 0, 0, 0)
+    data = struct.pack("<iIQ6Q", number, architecture, 0, *arguments, *[0] * (6 - len(arguments)))
     steps = list(struct.iter_unpack("=HBBI", program))
     at = value = 0
     while True:
@@ -35,16 +37,23 @@ def machine(request):
     return request.param
 
 
-def outcome(machine, name_or_number, argument=0):
-    numbers = seccomp.NUMBERS | {
-        "clone": (56, 220),
-        "clone3": (435, 435),
-        "socket": (41, 198),
-        "read": (0, 63),
-        "execve": (59, 221),
-    }
+def outcome(machine, name_or_number, *arguments):
+    numbers = (
+        seccomp.NUMBERS
+        | seccomp.MEMORY_NUMBERS
+        | {
+            "clone": (56, 220),
+            "clone3": (435, 435),
+            "socket": (41, 198),
+            "socketpair": (53, 199),
+            "mmap": (9, 222),
+            "fcntl": (72, 25),
+            "read": (0, 63),
+            "execve": (59, 221),
+        }
+    )
     number = name_or_number if isinstance(name_or_number, int) else numbers[name_or_number][machine == "aarch64"]
-    return run(seccomp.program(machine), number, ARCHITECTURES[machine], argument)
+    return run(seccomp.program(machine), number, ARCHITECTURES[machine], *arguments)
 
 
 def test_ordinary_calls_are_allowed(machine):
@@ -56,6 +65,24 @@ def test_refused_calls(machine, name):
     assert outcome(machine, name) == ERRNO | errno.EPERM
 
 
+@pytest.mark.parametrize("name", sorted(seccomp.MEMORY_NUMBERS))
+def test_calls_that_take_unseen_memory(machine, name):
+    assert outcome(machine, name) == ERRNO | errno.ENOMEM
+
+
+def test_memory_that_is_shared_without_a_file(machine):
+    private, shared, anonymous = mmap.MAP_PRIVATE, mmap.MAP_SHARED, mmap.MAP_ANONYMOUS
+    assert outcome(machine, "mmap", 0, 4096, 3, private | anonymous) == outcome(machine, "mmap", 0, 4096, 3, shared) == ALLOW
+    assert outcome(machine, "mmap", 0, 4096, 3, shared | anonymous) == ERRNO | errno.ENOMEM
+
+
+def test_locks_of_a_process_but_not_of_a_file_and_no_larger_pipes(machine):
+    for command in (fcntl.F_GETFL, fcntl.F_SETLK, fcntl.F_SETLKW, fcntl.F_DUPFD_CLOEXEC):
+        assert outcome(machine, "fcntl", 3, command) == ALLOW
+    for command in (37, 38, fcntl.F_SETPIPE_SZ):
+        assert outcome(machine, "fcntl", 3, command) == ERRNO | errno.ENOMEM
+
+
 def test_processes_and_threads_but_no_namespaces(machine):
     assert outcome(machine, "clone", 17) == ALLOW  # fork: SIGCHLD
     assert outcome(machine, "clone", 0x3D0F00) == ALLOW  # a thread, as glibc makes it
@@ -65,9 +92,10 @@ def test_processes_and_threads_but_no_namespaces(machine):
 
 
 def test_local_sockets_only(machine):
-    assert outcome(machine, "socket", 1) == ALLOW
-    for family in (0, 2, 10, 16, 17, 38, 40):
-        assert outcome(machine, "socket", family) == ERRNO | errno.EPERM
+    for call in ("socket", "socketpair"):
+        assert outcome(machine, call, 1) == ALLOW
+        for family in (0, 2, 10, 16, 17, 30, 38, 40):
+            assert outcome(machine, call, family) == ERRNO | errno.EPERM
 
 
 def test_another_instruction_set_ends_the_process(machine):
@@ -88,6 +116,7 @@ def test_numbers_are_the_kernels(column, header):
     if not Path(header).exists():
         pytest.skip(f"no {header} here")
     kernel = {name: int(number) for name, number in re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", Path(header).read_text())}
-    ours = {name: numbers[column] for name, numbers in seccomp.NUMBERS.items() if name in kernel}
+    both = seccomp.NUMBERS | seccomp.MEMORY_NUMBERS
+    ours = {name: numbers[column] for name, numbers in both.items() if name in kernel}
     assert len(ours) > 35
     assert ours == {name: kernel[name] for name in ours}
