@@ -1,4 +1,4 @@
-"""How much memory this machine has left, and a bound on what this process may take of it."""
+"""How much memory this machine has left, and what this process may take of it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import contextlib
 import resource
 from pathlib import Path
 
+from ablation.errors import UsageError
+
 LEAST = 4 << 30
 """A process may always take so much: its packages reserve more than they use."""
+NEEDED = 1 << 30
+"""With less than this its packages fail while they are loaded, or call a sound file damaged; with half of it on some days."""
 
 
 def free_bytes() -> int | None:
@@ -36,6 +40,17 @@ def cgroup_free(root: Path = Path("/sys/fs/cgroup")) -> int | None:
         if most.isdigit() and int(most) < 2**60:  # the older kind writes a huge number for no limit
             return max(0, int(most) - now)
     return None
+
+
+def refuse_too_little() -> None:
+    """Raise `UsageError` if whoever started this process leaves it less than its packages need."""
+    limits = (resource.getrlimit(which)[0] for which in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
+    allowed = min((limit for limit in limits if limit != resource.RLIM_INFINITY), default=NEEDED)
+    if allowed < NEEDED:
+        raise UsageError(
+            f"a process may take {allowed >> 20} MiB here, ablation needs {NEEDED >> 20}",
+            hint="Raise the limit: `ulimit -v unlimited`, or the job's memory.",
+        )
 
 
 def bound_memory() -> None:

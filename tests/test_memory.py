@@ -1,10 +1,12 @@
-"""A file that was made to fill the memory ends in one line."""
+"""Too little memory, or a file that was made to fill it, ends in a line or two."""
 
+import resource
 import subprocess
 import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 MAIN = """
 import sys
@@ -27,4 +29,21 @@ def test_a_file_that_unpacks_to_more_than_the_free_memory(tmp_path):
     command = [sys.executable, "-c", MAIN, "problems", "check", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) == 2
+
+
+@pytest.mark.parametrize("limit", [resource.RLIMIT_AS, resource.RLIMIT_DATA])
+@pytest.mark.parametrize("megabytes", [60, 150, 250, 300, 500])
+def test_a_limit_below_what_its_packages_need(limit, megabytes):
+    """At 300 of address space the Parquet of a sound run was called unreadable."""
+    done = subprocess.run(
+        [sys.executable, "-m", "ablation", "verdict", "--run", "runs/records/smollm2"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(limit, (megabytes << 20, megabytes << 20)),
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"a process may take {megabytes} MiB here, ablation needs 1024\nRaise the limit: ")
     assert len(done.stderr.splitlines()) == 2

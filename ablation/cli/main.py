@@ -38,7 +38,7 @@ from ablation.cli import (
 )
 from ablation.cli.json_errors import print_json_error
 from ablation.errors import AblationError, ExitCode, UsageError
-from ablation.memory import bound_memory
+from ablation.memory import bound_memory, refuse_too_little
 from ablation.report.safe import clean
 
 LOAD_MODELS = ("doctor", "evaluate", "merge", "prepare", "run")
@@ -120,9 +120,11 @@ def main() -> NoReturn:
         if stream is not None:  # a terminal that cannot show a character gets its escape
             stream.reconfigure(errors="backslashreplace")
     command = next((one for one in sys.argv[1:] if not one.startswith("-")), None)
-    if command not in LOAD_MODELS:
-        bound_memory()
     try:
+        if command is not None:
+            refuse_too_little()
+        if command not in LOAD_MODELS:
+            bound_memory()
         code = _run()
         if sys.stdout is not None:
             sys.stdout.flush()
