@@ -64,6 +64,8 @@ NUMBERS = {
     "delete_module": (176, 106),
     "syslog": (103, 116),
     "personality": (135, 92),
+    "sync": (162, 81),
+    "syncfs": (306, 267),
 }
 # memory of the kernel's that would be counted nowhere; where aarch64 lacks the older of two calls, the newer one again
 MEMORY_NUMBERS = {
@@ -78,11 +80,19 @@ MEMORY_NUMBERS = {
     "landlock_create_ruleset": (444, 444),
     "io_setup": (206, 0),
     "vmsplice": (278, 75),
+    "splice": (275, 76),
+    "tee": (276, 77),
+    "sendfile": (40, 71),
     "mbind": (237, 235),
 }
 _CLONE, _CLONE3, _SOCKET, _SOCKETPAIR, _MMAP, _FCNTL = (56, 220), (435, 435), (41, 198), (53, 199), (9, 222), (72, 25)
+_SETSOCKOPT, _PRCTL = (54, 208), (157, 167)
 _MAP_SHARED, _MAP_ANONYMOUS = 0x1, 0x20  # together: pages that stay when no process shows them any more
 _F_OFD_SETLK, _F_OFD_SETLKW, _F_SETPIPE_SZ = 37, 38, 1031  # locks of no process, and larger pipes
+_CLONE_FILES, _CLONE_THREAD = 0x400, 0x10000  # without the second: locks of a process that has ended stay with another's files
+_DATAGRAM = 0x2  # a bit of its type: a queue of such a socket holds what many others sent that are closed
+_SO_SNDBUF, _SO_SNDBUFFORCE = 7, 32  # larger queues
+_PR_SET_THP_DISABLE = 41  # huge pages, of which a part is let go, stay whole and are seen as the part
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
 
@@ -101,17 +111,29 @@ def program(machine: str | None = None) -> bytes:
     no_memory = _step(_RETURN, _ERRNO | _ENOMEM)
     for numbers in MEMORY_NUMBERS.values():
         steps += _if_equal(numbers[column], [no_memory])
+    refuse, allow = _step(_RETURN, _ERRNO | _EPERM), _step(_RETURN, _ALLOW)
+    larger = [step for option in (_SO_SNDBUF, _SO_SNDBUFFORCE) for step in _if_equal(option, [no_memory])]
     shared = [_step(_ANY_BIT, _MAP_ANONYMOUS, 0, 2), _step(_ANY_BIT, _MAP_SHARED, 0, 1), no_memory]
-    steps += _if_equal(_MMAP[column], [_step(_LOAD, _ARGUMENTS[3]), *shared, _step(_RETURN, _ALLOW)])
     unseen = [step for command in (_F_OFD_SETLK, _F_OFD_SETLKW, _F_SETPIPE_SZ) for step in _if_equal(command, [no_memory])]
-    steps += _if_equal(_FCNTL[column], [_step(_LOAD, _ARGUMENTS[1]), *unseen, _step(_RETURN, _ALLOW)])
+    files = [_step(_ANY_BIT, _CLONE_THREAD, 2, 0), _step(_ANY_BIT, _CLONE_FILES, 0, 1), refuse]
+    local = [*_unless_equal(_AF_UNIX, _ERRNO | _EPERM), _argument(1), _step(_ANY_BIT, _DATAGRAM, 0, 1), no_memory]
+    stays_off = [_argument(1), *_if_equal(0, [refuse]), _argument(2), *_unless_equal(0, _ERRNO | _EPERM)]
+    for numbers, argument, body in (
+        (_SETSOCKOPT, 2, larger),
+        (_MMAP, 3, shared),
+        (_FCNTL, 1, unseen),
+        (_CLONE, 0, [_step(_ANY_BIT, _NEW_NAMESPACE, 0, 1), refuse, *files]),
+        (_SOCKET, 0, local),
+        (_SOCKETPAIR, 0, local),
+        (_PRCTL, 0, _if_equal(_PR_SET_THP_DISABLE, stays_off)),
+    ):
+        steps += _if_equal(numbers[column], [_argument(argument), *body, allow])
     steps += _if_equal(_CLONE3[column], [_step(_RETURN, _ERRNO | _ENOSYS)])
-    new_namespace = [_step(_ANY_BIT, _NEW_NAMESPACE, 0, 1), _step(_RETURN, _ERRNO | _EPERM)]
-    steps += _if_equal(_CLONE[column], [_step(_LOAD, _ARGUMENTS[0]), *new_namespace, _step(_RETURN, _ALLOW)])
-    local = _unless_equal(_AF_UNIX, _ERRNO | _EPERM)
-    for numbers in (_SOCKET, _SOCKETPAIR):
-        steps += _if_equal(numbers[column], [_step(_LOAD, _ARGUMENTS[0]), *local, _step(_RETURN, _ALLOW)])
     return b"".join([*steps, _step(_RETURN, _ALLOW)])
+
+
+def _argument(number: int) -> bytes:
+    return _step(_LOAD, _ARGUMENTS[number])
 
 
 def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:

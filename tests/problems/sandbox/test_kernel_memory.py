@@ -1,6 +1,7 @@
 """Answers that make the kernel hold memory for them, measured while they run; and ordinary ones that use a little of the same."""
 
 import contextlib
+import errno
 import textwrap
 import threading
 import time
@@ -42,11 +43,10 @@ ATTACKS = {
             for _ in range(6):
                 if os.fork() == 0: break
             keep = []
-            while len(keep) < 50:
+            while len(keep) < 50:  # they hold 200 KB each
                 pair = socket.socketpair()
                 keep += pair
                 for one in pair:
-                    one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
                     one.setblocking(False)
                     try:
                         while True: one.send(bytes(4096))
@@ -68,6 +68,77 @@ ATTACKS = {
         def f(x):
             file = open("a", "w")
             for at in range(0, 1 << 40, 2): fcntl.fcntl(file, 37, struct.pack("hhqqi4x", 1, 0, at, 1, 0))
+        """,
+    "larger queues of sockets": """
+        import socket
+        def f(x):
+            keep = [one for _ in range(28) for one in socket.socketpair()]
+            for one in keep:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
+                one.setblocking(False)
+                try:
+                    while True: one.send(bytes(65536))
+                except BlockingIOError: pass
+            time.sleep(60)
+        """,
+    "queues of sockets that are closed": """
+        import socket
+        def f(x):
+            keep = []
+            for n in range(55):
+                keep.append(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+                keep[-1].bind(b"\\0%d" % n)
+                for _ in range(11):
+                    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sender:
+                        try: sender.sendto(bytes(200_000), b"\\0%d" % n)
+                        except BlockingIOError: pass
+            time.sleep(60)
+        """,
+    "pages of a file that was cut, kept by a socket": """
+        import socket
+        def f(x):
+            keep = []
+            with open("a", "w+b", 0) as file:
+                while len(keep) < 50:
+                    keep += socket.socketpair()
+                    keep[-1].setblocking(False)
+                    out, into = os.pipe()
+                    try:
+                        while True:
+                            file.truncate(0)
+                            os.pwrite(file.fileno(), bytes(1 << 16), 0)
+                            for n in range(15): os.splice(file.fileno(), into, 1, offset_src=n * 4096)
+                            os.splice(out, keep[-1].fileno(), 15, flags=2)
+                    except BlockingIOError: os.close(out), os.close(into)
+            time.sleep(60)
+        """,
+    "pipes that had a name": """
+        def f(x):
+            for _ in range(24):
+                if os.fork() == 0: break
+            name = str(os.getpid())
+            for _ in range(50):
+                os.mkfifo(name)
+                pipe = os.open(name, os.O_RDWR | os.O_NONBLOCK)
+                os.unlink(name)
+                try:
+                    while True: os.write(pipe, bytes(4096))
+                except BlockingIOError: pass
+            time.sleep(60)
+        """,
+    "mappings that many forks inherit": """
+        import ctypes
+        libc = ctypes.CDLL(None)
+        def f(x):
+            a, b, n = 1 << 44, 8192, 9000
+            for i in range(n): libc.mmap(ctypes.c_void_p(a + i * b), ctypes.c_size_t(4096), 3, 0x100022, -1, ctypes.c_long(0))
+            for _ in range(28):
+                for i in range(n):
+                    ctypes.c_char.from_address(a + i * b).value = b"x"
+                    if i % 500 == 0: libc.madvise(ctypes.c_void_p(a), ctypes.c_size_t(i * b), 4)
+                libc.madvise(ctypes.c_void_p(a), ctypes.c_size_t(n * b), 4)
+                if os.fork(): break
+            time.sleep(60)
         """,
     "threads of a process whose first has gone": """
         import ctypes, threading
@@ -154,6 +225,27 @@ def test_what_the_kernel_holds_counts_as_memory(code, nothing_left):
         found = grade(function([[3], 1], seconds=10, memory_mb=64, disk_mb=1), "import os, time\n" + textwrap.dedent(code))
     assert (found.status, found.reason) == ("incorrect", "memory_limit")
     assert most[0] < MOST_MB and time.monotonic() - began < 30
+
+
+def test_huge_pages_are_off_and_stay_off():
+    code = """
+        import ctypes
+        prctl = ctypes.CDLL(None).prctl
+        def f(x): return [prctl(42, 0, 0, 0, 0), prctl(41, 0, 0, 0, 0), prctl(41, 1, 2, 0, 0), prctl(42, 0, 0, 0, 0)]
+        """
+    assert grade(function([[3], [1, -1, -1, 1]]), code).status == "correct"  # a part of one that stays would be seen alone
+
+
+def test_no_locks_of_a_process_that_has_ended():
+    code = """
+        import ctypes, os
+        libc = ctypes.CDLL(None, use_errno=True)
+        def f(x):
+            shared_files = libc.syscall(220 if os.uname().machine == "aarch64" else 56, 0x400 | 17, 0, 0, 0, 0)
+            if shared_files == 0: os._exit(0)
+            return [shared_files, ctypes.get_errno()]
+        """
+    assert grade(function([[3], [-1, errno.EPERM]]), code).status == "correct"
 
 
 @pytest.mark.parametrize("code", ORDINARY.values(), ids=list(ORDINARY))

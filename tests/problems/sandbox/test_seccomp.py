@@ -4,6 +4,7 @@ import errno
 import fcntl
 import mmap
 import re
+import socket
 import struct
 from pathlib import Path
 
@@ -48,6 +49,8 @@ def outcome(machine, name_or_number, *arguments):
             "socketpair": (53, 199),
             "mmap": (9, 222),
             "fcntl": (72, 25),
+            "setsockopt": (54, 208),
+            "prctl": (157, 167),
             "read": (0, 63),
             "execve": (59, 221),
         }
@@ -88,14 +91,30 @@ def test_processes_and_threads_but_no_namespaces(machine):
     assert outcome(machine, "clone", 0x3D0F00) == ALLOW  # a thread, as glibc makes it
     for flag in (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000):
         assert outcome(machine, "clone", flag | 17) == ERRNO | errno.EPERM
+    assert outcome(machine, "clone", 0x400 | 17) == ERRNO | errno.EPERM  # another process with the same files
     assert outcome(machine, "clone3") == ERRNO | errno.ENOSYS
 
 
 def test_local_sockets_only(machine):
     for call in ("socket", "socketpair"):
-        assert outcome(machine, call, 1) == ALLOW
+        for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC, socket.SOCK_STREAM | socket.SOCK_NONBLOCK):
+            assert outcome(machine, call, 1, kind) == ALLOW
+        for kind in (socket.SOCK_DGRAM, socket.SOCK_RAW, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC):
+            assert outcome(machine, call, 1, kind) == ERRNO | errno.ENOMEM
         for family in (0, 2, 10, 16, 17, 30, 38, 40):
             assert outcome(machine, call, family) == ERRNO | errno.EPERM
+
+
+def test_queues_of_sockets_stay_as_long_as_they_are(machine):
+    for option in (socket.SO_RCVBUF, socket.SO_REUSEADDR, socket.SO_PASSCRED):
+        assert outcome(machine, "setsockopt", 3, socket.SOL_SOCKET, option) == ALLOW
+    for option in (socket.SO_SNDBUF, 32):
+        assert outcome(machine, "setsockopt", 3, socket.SOL_SOCKET, option) == ERRNO | errno.ENOMEM
+
+
+def test_huge_pages_can_be_put_off_alone(machine):
+    assert outcome(machine, "prctl", 41, 1) == outcome(machine, "prctl", 15, 0) == ALLOW
+    assert outcome(machine, "prctl", 41, 0) == outcome(machine, "prctl", 41, 1, 2) == ERRNO | errno.EPERM
 
 
 def test_another_instruction_set_ends_the_process(machine):
