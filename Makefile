@@ -9,7 +9,7 @@ WORKERS ?= auto
 VLLM_TESTS ?= $(wildcard tests/*/vllm)
 TINKER_TESTS ?= $(wildcard tests/*/tinker)
 
-.PHONY: study test test-vllm test-tinker bench bench-vllm bench-tinker gpu-check lint clean
+.PHONY: study test test-vllm test-tinker bench bench-vllm bench-tinker gpu-check mutants lint clean
 
 study: $(VENV)/.local  ## lock the quickstart plan if it is not locked, run every arm, print the verdict
 	test -e $(PLAN:.yaml=.lock) || $(BIN)/ablation plan lock $(PLAN)
@@ -37,6 +37,9 @@ bench-tinker: $(VENV)-tinker/.installed  ## rollouts from a real server of the T
 
 gpu-check: $(VENV)/.dev  ## the local policy on this machine's GPU, in 6 minutes and without a download; in miniature on a CPU
 	$(BIN)/python -m tests.gpu_check
+
+mutants: $(VENV)/.dev  ## whether the tests notice faults: about an hour; OF="measures verdict" for those of some packages
+	$(BIN)/python -m tests.mutants $(OF)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
