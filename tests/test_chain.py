@@ -1,10 +1,12 @@
 import hashlib
+import io
 import json
 
 import pytest
 
 from ablation.chain import GENESIS, Head, append_line, chained_line, read_chain
 from ablation.errors import IntegrityError, UsageError
+from ablation.files import DiskError
 
 
 def read(path):
@@ -68,6 +70,25 @@ def test_a_chain_written_again_is_found_by_the_head(path):
             prev = hashlib.sha256(line).hexdigest()
     with pytest.raises(IntegrityError, match="line 3 is not the one that the note names"):
         read(path).check_head(kept, "the note")
+
+
+def test_a_line_of_another_chain_with_the_same_number_is_found(path):
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[1] = chained_line({"seq": 1, "text": "another"}, "ab" * 32) + b"\n"
+    path.write_bytes(b"".join(lines))
+    with pytest.raises(IntegrityError, match=r"lines.jsonl:2: the chain is broken here"):
+        read(path)
+
+
+def test_half_a_line_does_not_stay_on_a_full_disk(path):
+    class Full(io.FileIO):
+        def write(self, data):
+            return super().write(data[:10])
+
+    before = path.read_bytes()
+    with Full(path, "a") as handle, pytest.raises(DiskError, match="No space left on device"):
+        append_line(path, handle, chained_line({"seq": 3}, read(path).head.sha256))
+    assert path.read_bytes() == before
 
 
 def test_a_head_is_text_and_back():

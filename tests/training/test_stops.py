@@ -22,6 +22,11 @@ def test_a_fall_of_exactly_the_limit_fires():  # -0.8 - -0.5 is -0.3000000000000
     assert fired["rule"] == "logprob_fell" and fired["update"] == 2 and fired["value"] == -0.3
 
 
+def test_a_change_is_against_update_1_and_not_the_one_before():
+    fired = fired_rule(RULES, [metrics(logprob=-0.5), metrics(logprob=-0.7), metrics(logprob=-0.85)])
+    assert (fired["rule"], fired["update"], fired["value"]) == ("logprob_fell", 3, -0.35)
+
+
 def test_just_inside_the_limit_does_not_fire():
     assert fired_rule(RULES, [metrics(logprob=-0.5), metrics(logprob=-0.7999999)]) is None
 
