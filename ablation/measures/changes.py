@@ -15,8 +15,8 @@ from ablation.measures.clusters import Pair, partners
 from ablation.measures.contrast import MEANS, contrast
 from ablation.measures.estimate import Estimate
 from ablation.measures.exact_bounds import agreeing_clusters
+from ablation.plan.measures import PAIRED
 from ablation.plan.model import Statistics
-from ablation.plan.rules import PAIRED_MEASURES
 from ablation.rollouts.outcomes import Outcomes
 
 
@@ -27,11 +27,11 @@ def changes(
     cluster: str = "cell",
     names: Collection[str] | None = None,
 ) -> dict[str, Estimate]:
-    """Measure -> subject minus reference, for `names` (default: all of `PAIRED_MEASURES`).
+    """Measure -> subject minus reference, for `names` (default: all of `PAIRED`).
 
     Raises `IncompleteError` that names the rollouts without a partner, and `IntegrityError` for other clusters.
     """
-    wanted = [name for name in PAIRED_MEASURES if names is None or name in names]
+    wanted = [name for name in PAIRED if names is None or name in names]
     if not wanted:
         return {}
     pair = Pair.by(*partners(subject, reference), cluster)
@@ -39,7 +39,7 @@ def changes(
 
 
 def change(pair: Pair, name: str, settings: Statistics) -> Estimate:
-    """The change of one of `PAIRED_MEASURES` between models whose rows are partners."""
+    """The change of one of `PAIRED` between models whose rows are partners."""
     one = contrast(pair, name, settings)
     if one.value is None:
         return Estimate(None, clusters=len(pair), reason=one.reason)

@@ -16,8 +16,8 @@ from ablation.measures.clusters import Pair
 from ablation.measures.lengths import clean_logs
 from ablation.measures.rates import share
 from ablation.measures.ratio_of_sums import pooled_ratio
+from ablation.plan.measures import ANSWER_COUNTS
 from ablation.plan.model import Statistics
-from ablation.plan.rules import COUNT_MEASURES, LOOP_COUNTS
 from ablation.rollouts.means import mean
 
 MEANS = {"logprob": "logprob", "top20_entropy": "top_entropy", "top20_mass": "top_mass"}
@@ -63,7 +63,7 @@ def contrast(pair: Pair, name: str, settings: Statistics) -> Contrast:
         if settings.estimand == "mean_of_clusters":
             columns = [(own - other) / sizes, np.ones(len(sizes))]
         return Contrast(value, np.stack(columns, axis=1), lambda s: s[:, 0] / s[:, 1], False, own - other)
-    if name not in COUNT_MEASURES + LOOP_COUNTS:
+    if name not in ANSWER_COUNTS:
         raise ValueError(f"`{name}` has no contrast")
     differences = getattr(pair.subject, name).astype(np.int64) - getattr(pair.reference, name)
     sums, rollouts = pair.of_subject.sums(differences), len(pair.subject)

@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from ablation.plan.rules import COUNT_MEASURES
+from ablation.plan.measures import ANSWER_COUNTS
 from ablation.rollouts.columns import numbered
 from ablation.rollouts.means import mean
 from ablation.rollouts.outcomes import Outcomes
 
-OTHER_COUNTS = ("finished", "periodic", "strong", "stopped_in_thinking")
-_COUNTS = tuple(dict.fromkeys((*COUNT_MEASURES, *OTHER_COUNTS)))
+_COUNTS = (*ANSWER_COUNTS, "finished", "stopped_in_thinking")
 _VALUES = ("correct", "thinking_length", "total_tokens", "logprob", "top_entropy", "top_mass", "cjk_share")
 
 

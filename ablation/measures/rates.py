@@ -21,11 +21,11 @@ from ablation.measures.bootstrap import interval_method
 from ablation.measures.clusters import Clusters, missing_rows
 from ablation.measures.estimate import Estimate
 from ablation.measures.exact_bounds import agreeing_clusters, wilson
+from ablation.plan.measures import ANSWER_COUNTS
 from ablation.plan.model import Statistics
-from ablation.plan.rules import COUNT_MEASURES, LOOP_COUNTS
 from ablation.rollouts.outcomes import Outcomes
 
-RATES = (*COUNT_MEASURES, *LOOP_COUNTS, "correct_rate")
+RATES = (*ANSWER_COUNTS, "correct_rate")
 
 
 def rates(

@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from ablation.plan.rules import PAIRED_MEASURES
+from ablation.plan import measures
 from ablation.plan.section import Name, OpenShare, Section, Text, did_you_mean, refuse_any
 
-MEASURES = (*PAIRED_MEASURES, "tokens_per_correct", "clean_length")
+MEASURES = (*measures.PAIRED, "tokens_per_correct", "clean_length")
 Problem = tuple[tuple[str | int, ...], str]
 
 

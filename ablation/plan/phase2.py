@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from ablation.errors import UsageError
+from ablation.plan import measures
 from ablation.plan.resources import Resource
-from ablation.plan.rules import AGENT_COUNTS, GUARD_MEASURES, MEASURES, SAFETY_COUNTS, Rule
+from ablation.plan.rules import Rule
 from ablation.plan.section import MOST_EFFORTS, Name, PositiveFloat, PositiveInt, Section, Share, Text, did_you_mean, refuse_any
 from ablation.plan.tables import STUDY, Table
 
 if TYPE_CHECKING:
     from ablation.plan.model import Plan
 
-AGENT_MEASURES = ("agent_turn", "agent_tokens", *AGENT_COUNTS)
 Stage = Literal["main", "agent", "safety", "held_out", "never_used"]
 Efforts = Annotated[list[Name], Field(min_length=1, max_length=MOST_EFFORTS)]
 Problem = tuple[tuple[str | int, ...], str]
@@ -101,7 +101,7 @@ class Preference(Section):
 
     @model_validator(mode="after")
     def _known(self) -> Preference:
-        known = [name for name in MEASURES if name not in (*GUARD_MEASURES, "jointly_correct_length")]
+        known = [name for name in measures.OF_STAGES if measures.ALL[name].where == "answers"]
         if self.measure not in known:
             text = f"`{self.measure}` is not measured here; known: {', '.join(known)}{did_you_mean(self.measure, known)}"
             refuse_any([(("measure",), text)])
@@ -192,7 +192,8 @@ def guard_set(guard: Guard) -> str:
     """The set that a guard is measured on."""
     if guard.on is not None:
         return guard.on
-    return "agent" if guard.measure in AGENT_MEASURES else "safety" if guard.measure in SAFETY_COUNTS else "main"
+    where = measures.ALL[guard.measure].where
+    return "main" if where == "answers" else where
 
 
 @dataclass(frozen=True)
@@ -274,11 +275,10 @@ def guard_problems(release: Release, others: Mapping[str, object]) -> list[Probl
     problems: list[Problem] = []
     for place, guard in enumerate(release.guards):
         where = guard_set(guard)
-        own = {"agent": AGENT_MEASURES, "safety": SAFETY_COUNTS}
-        belongs = next((name for name, measures in own.items() if guard.measure in measures), None)
-        if guard.on is not None and belongs is not None and guard.on != belongs:
+        belongs = measures.ALL[guard.measure].where
+        if guard.on is not None and belongs != "answers" and guard.on != belongs:
             problems.append(((place, "on"), f"`{guard.measure}` is measured on `{belongs}` alone"))
-        elif guard.on is not None and belongs is None and guard.on in own and guard.measure not in ("total_tokens", "looping"):
+        elif guard.on in ("agent", "safety") and belongs == "answers" and guard.measure not in ("total_tokens", "looping"):
             problems.append(((place, "on"), f"`{guard.measure}` is not measured on `{guard.on}`"))
         elif guard.on is not None and sets[where] is None:
             problems.append(((place, "on"), f"the plan has no set `{where}`"))

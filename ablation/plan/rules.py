@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import model_validator
 
+from ablation.plan import measures
 from ablation.plan.section import Name, Section, Text, did_you_mean, refuse_any
 
 Operator = Literal["<", "<=", ">", ">="]
@@ -15,39 +16,6 @@ Compare = Literal[
     *("change_low", "change_high", "rate", "rate_low", "rate_high"),
 ]
 OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
-
-COUNT_MEASURES = ("correct", "clean", "truncated", "looping", "truncated_or_looping", "no_answer")
-LOOP_COUNTS = ("periodic", "strong")
-AGENT_COUNTS = ("valid_tool_call", "invalid_tool_call")
-SAFETY_COUNTS = (
-    *("full_compliance", "partial_compliance", "over_refusal", "injection_repeat"),
-    *("missing_answer", "bad_plain", "visible_cjk", "unparsed"),
-)
-ALL_COUNTS = COUNT_MEASURES + LOOP_COUNTS + AGENT_COUNTS + SAFETY_COUNTS
-VALUE_MEASURES = (
-    "logprob",
-    "top20_entropy",
-    "top20_mass",
-    "cjk_share",
-    "tokens_per_correct",
-    "clean_length",
-    "agent_turn",
-    "agent_tokens",
-    "total_tokens",
-    "correct_rate",
-)
-MEASURES = ALL_COUNTS + VALUE_MEASURES
-GUARD_MEASURES = (*AGENT_COUNTS, *SAFETY_COUNTS, "agent_turn", "agent_tokens")
-"""Measured on the sets of agent turns and safety prompts, so in a release's guards alone."""
-RATIO_MEASURES = ("tokens_per_correct", "clean_length", "jointly_correct_length", "agent_turn", "agent_tokens", "cjk_share")
-PAIRED_MEASURES = (*COUNT_MEASURES, *LOOP_COUNTS, "logprob", "top20_entropy", "top20_mass", "correct_rate")
-"""Measures whose change has an interval: they are means or sums over rollouts that have a partner."""
-MISMATCH_MEASURES = ("mismatch_mean", "mismatch_p99", "mismatch_outside", "mismatch_k3")
-UPDATE_MEASURES = (
-    *("logprob", "truncated_or_looping_share", "nonfinite", "negative_share", "truncated_share", "kl_share"),
-    *MISMATCH_MEASURES,
-    *("grad_norm", "entropy"),
-)
 
 
 class Rule(Section):
@@ -75,16 +43,16 @@ class Rule(Section):
     @model_validator(mode="after")
     def _known(self) -> Rule:
         known, lacks = _measures_with(self.compare)
-        if not self.GUARDS:
-            known = tuple(name for name in known if name not in GUARD_MEASURES)
-        if self.measure not in known:
-            what = f"has no {lacks}; measures with one" if self.measure in MEASURES else "is no measure; known"
-            if self.measure in GUARD_MEASURES and not self.GUARDS:
+        foreign = () if self.GUARDS else (*measures.AGENT, *measures.SAFETY_COUNTS)
+        if self.measure not in known or self.measure in foreign:
+            known = tuple(name for name in known if name not in foreign)
+            what = f"has no {lacks}; measures with one" if self.measure in measures.OF_STAGES else "is no measure; known"
+            if self.measure in foreign:
                 what = "is measured for a release's guards alone; known here"
             text = f"`{self.measure}` {what}: {', '.join(known)}{did_you_mean(self.measure, known)}"
             refuse_any([(("measure",), text)])
         whole = isinstance(self.limit, int) or self.limit.is_integer()
-        if self.measure in ALL_COUNTS and self.compare in ("value", "change") and not whole:
+        if self.measure in measures.COUNTS and self.compare in ("value", "change") and not whole:
             refuse_any([(("limit",), f"found {self.limit}; `{self.measure}` is a count, so its limit is a whole number")])
         return self
 
@@ -92,12 +60,12 @@ class Rule(Section):
 def _measures_with(compare: str) -> tuple[tuple[str, ...], str]:
     """(measures that can be compared so, what the others lack)."""
     if compare.startswith("ratio"):
-        return RATIO_MEASURES, "ratio"
+        return measures.RATIOS, "ratio"
     if compare.startswith("rate"):
-        return ALL_COUNTS, "rate"
+        return measures.COUNTS, "rate"
     if compare in ("change_low", "change_high"):
-        return PAIRED_MEASURES, "interval of its change"
-    return MEASURES, "number"
+        return measures.PAIRED, "interval of its change"
+    return measures.OF_STAGES, "number"
 
 
 class StopRule(Section):
@@ -116,9 +84,9 @@ class StopRule(Section):
 
     @model_validator(mode="after")
     def _known(self) -> StopRule:
-        if self.measure not in UPDATE_MEASURES:
-            known = ", ".join(UPDATE_MEASURES)
-            text = f"`{self.measure}` is not measured at an update; known: {known}{did_you_mean(self.measure, UPDATE_MEASURES)}"
+        known = measures.OF_UPDATES
+        if self.measure not in known:
+            text = f"`{self.measure}` is not measured at an update; known: {', '.join(known)}{did_you_mean(self.measure, known)}"
             refuse_any([(("measure",), text)])
         return self
 
@@ -130,7 +98,7 @@ def rule_list_problems(rules: list, rollouts: int | None, at: tuple[str, ...]) -
     for index, rule in enumerate(rules):
         if first.setdefault(rule.name, index) != index:
             problems.append(((*at, index, "name"), f"two rules are called `{rule.name}`"))
-        if rollouts is None or rule.measure not in ALL_COUNTS or rule.compare not in ("value", "change"):
+        if rollouts is None or rule.measure not in measures.COUNTS or rule.compare not in ("value", "change"):
             continue
         low, high = (0, rollouts) if rule.compare == "value" else (-rollouts, rollouts)
         outcomes = {OPERATORS[rule.op](end, rule.limit) for end in (low, high)}

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ablation.plan.rules import COUNT_MEASURES, OPERATORS, Rule
+from ablation.plan.rules import OPERATORS, Rule
 from ablation.plan.tables import STUDY, Condition, Row, Table, rows_of
+from ablation.power.kinds import MEMBERS
 from ablation.power.rates import Mean
 from ablation.power.stages import Measures
 from ablation.verdict.model import REPLICATED
@@ -26,7 +27,7 @@ Known = Mapping[str, Mean]
 
 def is_simulated(rule: Rule, known: Known) -> bool:
     """Whether simulated stages have what the rule tests."""
-    if rule.measure in COUNT_MEASURES:
+    if rule.measure in MEMBERS:
         return rule.compare in ("value", "change")
     if rule.measure not in known:
         return False
@@ -41,7 +42,7 @@ def tested(rule: Rule, subject: Measures, reference: Measures) -> np.ndarray:
 
 def holds(rules: Sequence[Rule], subject: Measures, reference: Measures, known: Known) -> np.ndarray:
     """bool [S, R]. A rule on something that is not simulated does not hold."""
-    found = np.zeros((len(subject[COUNT_MEASURES[0]]), len(rules)), dtype=bool)
+    found = np.zeros((len(subject["correct"]), len(rules)), dtype=bool)
     for place, rule in enumerate(rules):
         if is_simulated(rule, known):
             found[:, place] = OPERATORS[rule.op](tested(rule, subject, reference), rule.limit)

@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from ablation.plan.measures import AGENT_COUNTS, SAFETY_COUNTS
 from ablation.plan.model import Plan
 from ablation.plan.phase2 import Guard, guard_set
-from ablation.plan.rules import AGENT_COUNTS, OPERATORS, SAFETY_COUNTS, Rule
+from ablation.plan.rules import OPERATORS, Rule
 from ablation.power.decide import holds, is_simulated
 from ablation.power.kinds import KINDS
 from ablation.power.pilot import kinds

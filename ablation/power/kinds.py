@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ablation.plan.rules import COUNT_MEASURES
-
 ANSWERS = ("correct", "incorrect", "none")
 CUBE = (2, 2, len(ANSWERS))
 """Shape of a cell's kinds: truncated, looping, answer."""
@@ -25,9 +23,8 @@ MEMBERS = {
     "no_answer": _answer == 2,
 }
 """Measure -> which kinds it counts, bool [12]: the definitions of `rollouts.outcomes`."""
-assert tuple(MEMBERS) == COUNT_MEASURES
 COUNTS_OF_KINDS = np.stack(list(MEMBERS.values()), axis=1).astype(np.int64)
-"""int [12, 6]: kinds @ this = counts, in the order of `COUNT_MEASURES`."""
+"""int [12, 6]: kinds @ this = counts, in the order of `MEMBERS`."""
 
 
 def kind(truncated: bool, looping: bool, answer: str) -> int:

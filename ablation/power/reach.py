@@ -15,9 +15,10 @@ import numpy as np
 
 from ablation.measures.bootstrap import Estimate
 from ablation.measures.measure import measure
+from ablation.plan.measures import ALL, Sizes
 from ablation.plan.model import Plan
 from ablation.plan.phase2 import Guard, guard_set
-from ablation.plan.rules import ALL_COUNTS, Rule, StopRule
+from ablation.plan.rules import Rule, StopRule
 from ablation.plan.words import number
 from ablation.rollouts.outcomes import Outcomes
 from ablation.verdict.exact import exact
@@ -26,7 +27,6 @@ from ablation.verdict.rules import Figures, judge
 
 StopJudge = Callable[[list[StopRule], list[dict[str, Any]]], dict[str, Any] | None]
 """`training.stops.fired_rule`."""
-WHOLE = (*ALL_COUNTS, "total_tokens", "nonfinite")
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def _rule(plan: Plan, rule: Rule, place: tuple[str | int, ...], rollouts: int | 
     """`measured` is a sample of what a stage yields, None where figures may come from elsewhere."""
     kind = rule.compare.partition("_")[0]
     if kind == "ratio":
-        low, high = (0.0 if rule.measure == "cjk_share" else math.ulp(0.0)), math.inf  # a share can be nothing, a length cannot
+        low, high = (0.0 if ALL[rule.measure].high == 1.0 else math.ulp(0.0)), math.inf  # a share can be nothing, a length cannot
     else:
         low, high = (0.0, 1.0) if kind == "rate" else _range(plan, rule.measure, rollouts)
     if kind == "change":
@@ -168,26 +168,9 @@ def _span(low: float, high: float) -> str:
 
 def _range(plan: Plan, measure: str, rollouts: int | None) -> tuple[float, float]:
     """Lowest and highest number of a measure that a stage of `rollouts` (None: not known) or an update can have."""
-    cap, size = plan.sampling.max_tokens, math.inf if rollouts is None else rollouts
-    if measure in ALL_COUNTS:
-        return 0, size
-    if measure == "kl_share":
-        return 0, 1 if any(arm.kl for arm in plan.arms.values()) else 0
-    if measure in ("top20_mass", "cjk_share", "correct_rate", "mismatch_outside") or measure.endswith("_share"):
-        return 0, 1
-    if measure in ("mismatch_mean", "mismatch_p99", "mismatch_k3", "grad_norm"):
-        return 0, math.inf
-    if measure in ("top20_entropy", "entropy"):  # -p log p of a single token is largest at 1/e
-        return 0, max(math.log(plan.sampling.top_logprobs), 1 / math.e)
-    return {
-        "logprob": (-math.inf, 0),
-        "tokens_per_correct": (1, size * cap),
-        "clean_length": (0, cap),
-        "total_tokens": (0 if rollouts is None else rollouts, size * cap),
-        "agent_turn": (0, math.inf),
-        "agent_tokens": (0, math.inf),
-        "nonfinite": (0, math.inf),
-    }[measure]
+    kl = any(arm.kl for arm in plan.arms.values())
+    known = {} if rollouts is None else {"rollouts": rollouts}
+    return ALL[measure].range(Sizes(**known, cap=plan.sampling.max_tokens, top_logprobs=plan.sampling.top_logprobs, kl=kl))
 
 
 def _candidates(rule: Rule | StopRule, low: float, high: float, shares: int | None = None) -> list[float]:
@@ -195,7 +178,7 @@ def _candidates(rule: Rule | StopRule, low: float, high: float, shares: int | No
     if shares is not None:
         around = [math.floor(rule.limit * shares) + step for step in (-1, 0, 1, 2)]
         return [low, *(count / shares for count in around if low <= count / shares <= high), high]
-    whole = rule.measure in WHOLE and rule.compare in ("value", "change")
+    whole = ALL[rule.measure].whole and rule.compare in ("value", "change")
     step = 1 if whole else max(abs(rule.limit) / 10, 0.01)
     wanted = [rule.limit, rule.limit - step, rule.limit + step, low, high]
     if whole:

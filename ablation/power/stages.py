@@ -1,6 +1,6 @@
 """Simulated stages: counts of a sweep or readout, for many studies at once.
 
-Shapes: B studies, K cells, n rollouts a cell, 12 kinds, 6 counts in the order of `COUNT_MEASURES`.
+Shapes: B studies, K cells, n rollouts a cell, 12 kinds, 6 counts in the order of `MEMBERS`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ablation.plan.rules import COUNT_MEASURES
-from ablation.power.kinds import COUNTS_OF_KINDS, KINDS
+from ablation.power.kinds import COUNTS_OF_KINDS, KINDS, MEMBERS
 from ablation.power.rates import Rates
 
 Measures = dict[str, np.ndarray]
@@ -47,7 +46,7 @@ class Luck:
 
 def measure_stage(rates: Rates, rates_BKC: np.ndarray, luck: Luck, shifts: dict[str, np.ndarray | float]) -> Measures:
     """Measures of a stage. `shifts`: change of a measure that is a mean over rollouts, [B], in its unit."""
-    measures: Measures = dict(zip(COUNT_MEASURES, counts(rates_BKC, luck.rollouts_BKn).T, strict=True))
+    measures: Measures = dict(zip(MEMBERS, counts(rates_BKC, luck.rollouts_BKn).T, strict=True))
     for name, (level, sd, _) in rates.means.items():
         # the mean of `total` rollouts; its level in a sweep drops out of every change, so an unknown one is 0
         measures[name] = (level or 0.0) + shifts.get(name, 0.0) + luck.means[name] * (sd / np.sqrt(rates.total))

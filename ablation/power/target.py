@@ -14,9 +14,10 @@ import numpy as np
 from ablation.errors import UsageError
 from ablation.plan.model import Plan
 from ablation.plan.phase2 import guard_set
-from ablation.plan.rules import COUNT_MEASURES, OPERATORS, Rule
+from ablation.plan.rules import OPERATORS, Rule
 from ablation.power.decide import is_simulated, tested
 from ablation.power.effects import section_of
+from ablation.power.kinds import MEMBERS
 from ablation.power.simulate import Model, Studies
 from ablation.power.summary import Share
 
@@ -81,7 +82,7 @@ def propose(plan: Plan, model: Model, found: Studies, target: tuple[float, float
 
 
 def _is_count(rule: Rule) -> bool:
-    return rule.measure in COUNT_MEASURES and rule.compare in ("value", "change")
+    return rule.measure in MEMBERS and rule.compare in ("value", "change")
 
 
 def _propose(section: str, rule: Rule, values_SR: np.ndarray, when_failed: bool, target: tuple[float, float]) -> Proposal:

@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 
 from ablation.errors import UsageError
+from ablation.plan.measures import AGENT_COUNTS
 from ablation.plan.phase2 import Release
 from ablation.plan.resources import ThinkingTokens
-from ablation.plan.rules import AGENT_COUNTS
 from ablation.problems.render_chat import Render, Template
 from ablation.problems.tool_calls import reads_back
 from ablation.problems.tool_schemas import Tool

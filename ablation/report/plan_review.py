@@ -7,9 +7,10 @@ from typing import Any
 
 from ablation.plan.cost import update_sizes
 from ablation.plan.load import LoadedPlan
+from ablation.plan.measures import COUNTS
 from ablation.plan.model import Plan
 from ablation.plan.proofs import PROVEN
-from ablation.plan.rules import ALL_COUNTS, OPERATORS, Rule, StopRule
+from ablation.plan.rules import OPERATORS, Rule, StopRule
 from ablation.plan.runs import FIRST_STABLE_ARM, families_of, perhaps_again, planned_runs
 from ablation.plan.tables import STUDY
 from ablation.plan.words import number, rule_in_words
@@ -104,7 +105,7 @@ def rules_with_numbers(plan: Plan, reached: list[Reach]) -> list[dict[str, Any]]
 def share_of_rollouts(rule: Rule | StopRule, plan: Plan, rollouts: int | None) -> str:
     """The limit in a second unit that is easier to picture: `21 of 348 = 6.0%`; nothing where there is none."""
     limit = rule.limit
-    if rule.measure in ALL_COUNTS and rule.compare in ("value", "change"):
+    if rule.measure in COUNTS and rule.compare in ("value", "change"):
         size = abs(int(limit))
         return f"{size} of {rollouts} = {size / rollouts:.1%}" if rollouts else ""
     if rule.measure == "truncated_or_looping_share" and rule.compare == "value" and rule.op in (">", ">="):
@@ -123,7 +124,7 @@ def share_of_rollouts(rule: Rule | StopRule, plan: Plan, rollouts: int | None) -
 
 def turning_point(rule: Rule | StopRule, reached: Reach) -> str:
     """The two neighbouring numbers between which the rule turns; for what is no count, whether the limit itself is in."""
-    whole = rule.measure in ALL_COUNTS and rule.compare in ("value", "change")
+    whole = rule.measure in COUNTS and rule.compare in ("value", "change")
     if whole and reached.holds_at is not None and reached.fails_at is not None:
         sign = "+" if rule.compare == "change" else ""
         holds, fails = (f"{int(value):{sign}d}".replace("-", UNICODE_MINUS) for value in (reached.holds_at, reached.fails_at))

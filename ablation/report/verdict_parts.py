@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ablation.measures.estimate import METHODS, Estimate
-from ablation.plan.rules import ALL_COUNTS
+from ablation.plan.measures import COUNTS
 from ablation.plan.words import number
 from ablation.report.numbers import fixed, with_sign
 from ablation.verdict import model
@@ -94,7 +94,7 @@ def shown_number(one: RuleResult) -> str:
     """The tested number with enough digits that it is on the right side of its limit as printed, too."""
     if one.value is None:
         return NOTHING
-    if one.value.denominator == 1 and one.rule.measure in ALL_COUNTS and one.rule.compare in ("value", "change"):
+    if one.value.denominator == 1 and one.rule.measure in COUNTS and one.rule.compare in ("value", "change"):
         return signed(one.value, 0) if one.rule.compare == "change" else str(one.value)
     limit = exact(one.rule.limit)
     for digits in range(2 if one.rule.compare.startswith("ratio") else 3, 12):

@@ -36,8 +36,8 @@ from ablation.plan.canonical import tree_digest
 from ablation.plan.external import External
 from ablation.plan.locate import locate
 from ablation.plan.lock import LockedPlan
+from ablation.plan.measures import OF_UPDATES
 from ablation.plan.model import Plan
-from ablation.plan.rules import UPDATE_MEASURES
 from ablation.problems.problem import Problem
 from ablation.rollouts.folder import RunFolder, measures_file
 from ablation.rollouts.grades import grades_of
@@ -321,7 +321,7 @@ def external_audit(
     """`audit.json` of an update that a command trained. `before`, `after`: digests of the adapter; `graded` is
     None with `each: arm`.
     """
-    metrics: dict[str, Any] = dict.fromkeys(UPDATE_MEASURES)
+    metrics: dict[str, Any] = dict.fromkeys(OF_UPDATES)
     if graded is not None:
         metrics |= rollout_metrics(graded.own) | {"nonfinite": int((~np.isfinite(graded.stage.logprobs)).sum())}
     moved = before != after

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, create_model, model_validator
 
 from ablation.measures.bootstrap import Estimate
-from ablation.plan.rules import ALL_COUNTS, PAIRED_MEASURES
+from ablation.plan.measures import ALL, COUNTS, OF_STAGES, PAIRED, RATIOS, Measure
 from ablation.plan.section import (
     Count,
     Name,
@@ -29,75 +29,25 @@ from ablation.verdict.exact import exact
 from ablation.verdict.possible import OWN_RATIOS, impossible, impossible_changes, of_count, of_numbers, undefined
 from ablation.verdict.rules import REPORTED, Figures
 
-NonPositiveFloat = Annotated[float, Field(le=0)]
 At = tuple[str | int, ...]
-SHARES = ("correct_rate", "top20_mass", "cjk_share")
+_OF_STAGES = {name: ALL[name] for name in OF_STAGES}
 
 
-class Numbers(Section):
-    """One model's own numbers; what was not published is left out."""
-
-    correct: Count | None = None
-    clean: Count | None = None
-    truncated: Count | None = None
-    looping: Count | None = None
-    truncated_or_looping: Count | None = None
-    no_answer: Count | None = None
-    periodic: Count | None = None
-    strong: Count | None = None
-    valid_tool_call: Count | None = None
-    invalid_tool_call: Count | None = None
-    full_compliance: Count | None = None
-    partial_compliance: Count | None = None
-    over_refusal: Count | None = None
-    injection_repeat: Count | None = None
-    missing_answer: Count | None = None
-    bad_plain: Count | None = None
-    visible_cjk: Count | None = None
-    unparsed: Count | None = None
-    correct_rate: Share | None = None
-    logprob: NonPositiveFloat | None = None
-    top20_entropy: NonNegativeFloat | None = None
-    top20_mass: Share | None = None
-    cjk_share: Share | None = None
-    tokens_per_correct: PositiveFloat | None = None
-    clean_length: PositiveFloat | None = None
-    agent_turn: NonNegativeFloat | None = None
-    agent_tokens: Count | None = None
-    total_tokens: Count | None = None
+def _number(one: Measure) -> Any:
+    """The type of a model's own number."""
+    if one.whole or one.high == 1.0:
+        return Count if one.whole else Share
+    if one.high == 0.0:
+        return Annotated[float, Field(le=0)]
+    return PositiveFloat if one.low == 1.0 else NonNegativeFloat
 
 
-class Changes(Section):
-    """Subject minus reference."""
-
-    correct: int | None = None
-    clean: int | None = None
-    truncated: int | None = None
-    looping: int | None = None
-    truncated_or_looping: int | None = None
-    no_answer: int | None = None
-    periodic: int | None = None
-    strong: int | None = None
-    valid_tool_call: int | None = None
-    invalid_tool_call: int | None = None
-    full_compliance: int | None = None
-    partial_compliance: int | None = None
-    over_refusal: int | None = None
-    injection_repeat: int | None = None
-    missing_answer: int | None = None
-    bad_plain: int | None = None
-    visible_cjk: int | None = None
-    unparsed: int | None = None
-    correct_rate: float | None = None
-    logprob: float | None = None
-    top20_entropy: float | None = None
-    top20_mass: float | None = None
-    cjk_share: float | None = None
-    tokens_per_correct: float | None = None
-    clean_length: float | None = None
-    agent_turn: float | None = None
-    agent_tokens: int | None = None
-    total_tokens: int | None = None
+Numbers = create_model("Numbers", __base__=Section, **{name: (_number(one) | None, None) for name, one in _OF_STAGES.items()})
+"""One model's own numbers; what was not published is left out."""
+Changes = create_model(
+    "Changes", __base__=Section, **{name: ((int if one.whole else float) | None, None) for name, one in _OF_STAGES.items()}
+)
+"""Subject minus reference."""
 
 
 class ReportedNumber(Section):
@@ -140,13 +90,7 @@ class ReportedRate(ReportedNumber):
     high: Share | None = None
 
 
-class Ratios(Section):
-    tokens_per_correct: ReportedRatio | None = None
-    clean_length: ReportedRatio | None = None
-    jointly_correct_length: ReportedRatio | None = None
-    agent_turn: ReportedRatio | None = None
-    agent_tokens: ReportedRatio | None = None
-    cjk_share: ReportedRatio | None = None
+Ratios = create_model("Ratios", __base__=Section, **{name: (ReportedRatio | None, None) for name in RATIOS})
 
 
 class Comparison(Section):
@@ -193,7 +137,7 @@ class Comparison(Section):
         return self
 
     def _impossible_counts(self, side: str) -> Iterator[tuple[At, str]]:
-        one: Numbers = getattr(self, side)
+        one = getattr(self, side)
         for name, text in (*impossible(one.model_dump(), self.rollouts), *undefined(one.model_dump())):
             yield (side, name), text
         rate, correct, rollouts = one.correct_rate, one.correct, self.rollouts
@@ -201,7 +145,7 @@ class Comparison(Section):
             yield (side, "correct_rate"), f"{rate} is not {correct} of {rollouts}"
 
     def _unknown_measures(self) -> Iterator[tuple[At, str]]:
-        for field, known in (("change_intervals", PAIRED_MEASURES), ("rates", (*ALL_COUNTS, "correct_rate"))):
+        for field, known in (("change_intervals", PAIRED), ("rates", (*COUNTS, "correct_rate"))):
             for name in getattr(self, field):
                 if name not in known:
                     yield (field, name), f"`{name}` has none; these have: {', '.join(known)}{did_you_mean(name, known)}"
@@ -227,7 +171,7 @@ class Comparison(Section):
 
     def _impossible_interval(self, at: At, one: ReportedNumber) -> Iterator[tuple[At, str]]:
         name = str(at[1])
-        if name in ALL_COUNTS and not one.value.is_integer():
+        if name in COUNTS and not one.value.is_integer():
             yield (*at, "value"), f"found {one.value}; `{name}` is a count, so its change is a whole number"
         for end in ("value", "low", "high"):
             number = getattr(one, end)
@@ -235,9 +179,9 @@ class Comparison(Section):
 
     def _beyond(self, name: str, change: float | int) -> Iterator[str]:
         """Whether no change can be so large."""
-        if name in ALL_COUNTS and self.rollouts is not None and abs(change) > self.rollouts:
+        if name in COUNTS and self.rollouts is not None and abs(change) > self.rollouts:
             yield f"{change} is a change by more than the number of rollouts, {self.rollouts}"
-        if name in SHARES and abs(change) > 1:
+        if ALL[name].high == 1.0 and abs(change) > 1:
             yield f"{change} is a change of a share by more than 1"
 
     def _impossible_ratios(self) -> Iterator[tuple[At, str]]:
@@ -246,7 +190,7 @@ class Comparison(Section):
             if ratio is not None and own and other and not of_numbers(ratio.value, own, other):
                 yield ("ratios", name, "value"), f"{ratio.value} is not subject {own} / reference {other}"
         for name, rate in self.rates.items():
-            own = getattr(self.subject, name, None) if name in ALL_COUNTS else None
+            own = getattr(self.subject, name, None) if name in COUNTS else None
             if own is not None and self.rollouts is not None and not of_count(rate.value, own, self.rollouts):
                 yield ("rates", name, "value"), f"{rate.value} is not {own} of {self.rollouts}"
 

@@ -13,9 +13,10 @@ from ablation.errors import UsageError
 from ablation.plan.explain import explain, fault_at
 from ablation.plan.extension import FIRST_STABLE, eligible_checks
 from ablation.plan.load import field_path, hidden
+from ablation.plan.measures import COUNTS
 from ablation.plan.model import Plan
 from ablation.plan.phase2 import Guard, guard_set
-from ablation.plan.rules import ALL_COUNTS, Rule
+from ablation.plan.rules import Rule
 from ablation.plan.yaml_reader import Document, Fault, read_yaml
 from ablation.verdict.measures_file import At, Comparison, MeasuresFile, Ratios, Release, ReportedSelection
 from ablation.verdict.rules import RuleResult, judge, number
@@ -139,7 +140,7 @@ def _selection(one: ReportedSelection, plan: Plan) -> Iterator[tuple[At, str]]:
                 yield (*at, "subject_name"), f"`{name}` is listed after update {last}; the earliest is first"
             last = max(last, update)
         seen.add(name)
-        for measure, count in candidate.reference.model_dump(include=set(ALL_COUNTS), exclude_none=True).items():
+        for measure, count in candidate.reference.model_dump(include=set(COUNTS), exclude_none=True).items():
             if start.setdefault(measure, count) != count:
                 text = f"{count} of the start on this set, and {start[measure]} beside a candidate before"
                 yield (*at, "reference", measure), text
@@ -193,7 +194,7 @@ def _contradicted(said: str, result: RuleResult) -> str:
 def _section_faults(at: At, one: Comparison, rules: Sequence[Rule], rollouts: int | None, plan: Plan) -> Iterator[tuple[At, str]]:
     if one.rollouts is not None and rollouts is not None and one.rollouts != rollouts:
         yield (*at, "rollouts"), f"found {one.rollouts}; the plan has {rollouts}"
-    if one.rollouts is None and any(getattr(one.subject, name) is not None for name in ALL_COUNTS):
+    if one.rollouts is None and any(getattr(one.subject, name) is not None for name in COUNTS):
         yield at, "has counts but no `rollouts`"
     by_name = {rule.name: rule for rule in rules}
     figures = one.figures(plan.statistics.level)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
 
-from ablation.plan.rules import AGENT_COUNTS, ALL_COUNTS
+from ablation.plan.measures import AGENT_COUNTS, COUNTS
 from ablation.verdict.exact import exact
 
 WITHIN = (
@@ -41,7 +41,7 @@ SLACK = Fraction(2, 100)
 
 def impossible(counts: Mapping[str, int | None], rollouts: int | None) -> Iterator[tuple[str, str]]:
     """(measure, what is wrong with its count) for one model's counts. Measures that are missing or None are not known."""
-    known = {name: count for name, count in counts.items() if name in ALL_COUNTS and count is not None}
+    known = {name: count for name, count in counts.items() if name in COUNTS and count is not None}
 
     def more(name: str, limit: int | None, what: str) -> Iterator[tuple[str, str]]:
         if name in known and limit is not None and known[name] > limit:
@@ -88,11 +88,11 @@ def impossible_changes(
     `changes`: subject minus reference.
     """
     for side, known, other, sign in (("subject", subject, reference, 1), ("reference", reference, subject, -1)):
-        own = {name: count for name, count in known.items() if name in ALL_COUNTS and count is not None}
+        own = {name: count for name, count in known.items() if name in COUNTS and count is not None}
         left = {
             name: other[name] + sign * int(change)
             for name, change in changes.items()
-            if name in ALL_COUNTS and other.get(name) is not None and name not in own
+            if name in COUNTS and other.get(name) is not None and name not in own
         }
         for name, count in left.items():
             if count < 0:

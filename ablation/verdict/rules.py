@@ -8,8 +8,9 @@ from fractions import Fraction
 from typing import Any
 
 from ablation.measures.bootstrap import REASONS, Estimate
-from ablation.plan.rules import ALL_COUNTS, OPERATORS, Rule
-from ablation.plan.words import NAMES, rule_in_words
+from ablation.plan.measures import ALL, COUNTS
+from ablation.plan.rules import OPERATORS, Rule
+from ablation.plan.words import rule_in_words
 from ablation.verdict.exact import exact
 from ablation.verdict.unread import Unread, too_many
 
@@ -124,7 +125,7 @@ def out_of_reach(rule: Rule, figures: Figures) -> str | None:
 
     A change of a count is from -reference to rollouts - reference.
     """
-    if rule.compare != "change" or rule.measure not in ALL_COUNTS:
+    if rule.compare != "change" or rule.measure not in COUNTS:
         return None
     start, rollouts = figures.reference.get(rule.measure), figures.subject.get("rollouts", figures.reference.get("rollouts"))
     falls = rule.op in ("<", "<=")
@@ -133,7 +134,8 @@ def out_of_reach(rule: Rule, figures: Figures) -> str | None:
     end = -start if falls else rollouts - start
     if OPERATORS[rule.op](exact(end), exact(rule.limit)):
         return None
-    name = NAMES[rule.measure] if start != 1 else NAMES[rule.measure].replace("rollouts", "rollout")
+    words = ALL[rule.measure].words
+    name = words if start != 1 else words.replace("rollouts", "rollout")
     of, side = ("", "lowest") if falls else (f" of {rollouts}", "highest")
     strict = {"<": "below ", ">": "above "}.get(rule.op, "")
     change, limit = f"{_signed(end)} at the {side}", f"{strict}{_signed(rule.limit)}"
@@ -204,6 +206,6 @@ def _signed(count: int | float) -> str:
 def _missing(measure: str, figures: Figures) -> str:
     if measure in figures.absent:
         return figures.absent[measure]
-    if measure in ALL_COUNTS:
+    if measure in COUNTS:
         return f"there is no count of `{measure}`"
     return f"`{measure}` is undefined or was not measured"

@@ -19,7 +19,6 @@ from ablation.measures.compare import changes, rates, ratios
 from ablation.measures.estimate import Estimate
 from ablation.plan.load import load_plan
 from ablation.plan.model import Statistics
-from ablation.plan.rules import COUNT_MEASURES
 from ablation.power.kinds import MEMBERS
 from ablation.power.rates import assumed_pool
 from ablation.power.settings import ASSUMED, CONCENTRATION, Settings, inputs
@@ -157,7 +156,7 @@ def truth(shape: Shape, rng: np.random.Generator) -> dict[str, float]:
     problems = shape.problems * LARGE
     pair = [stage(shape, side, problems) for side in world(shape, problems, rng)]
     found = estimates(shape, (pair[0], pair[1]), Statistics(min_clusters=10**9), True, True)
-    counts = [f"change of {name}" for name in CHANGES if name in COUNT_MEASURES]
+    counts = [f"change of {name}" for name in CHANGES if name in MEMBERS]
     return {name: float(one.value) / (LARGE if name in counts else 1) for name, one in found.items()}
 
 
@@ -202,14 +201,14 @@ def alarm_rows() -> Iterator[Row]:
     rng = np.random.default_rng(12)
     counted = dict.fromkeys(said, 0)
     spread = ASSUMED["logprob_sd"] / np.sqrt(plan.sweep_rollouts)
-    members = np.stack([MEMBERS[name] for name in COUNT_MEASURES], axis=1).astype(int)
+    members = np.stack([MEMBERS[name] for name in MEMBERS], axis=1).astype(int)
     for _ in range(ALARM_STUDIES):
         rates_KC = rng.dirichlet(CONCENTRATION * pool[pool > 0], len(plan.cells))
         figures = []
         for _ in range(2):
             kinds = np.zeros(len(pool), dtype=int)
             kinds[pool > 0] = rng.multinomial(plan.training.rollouts_per_cell, rates_KC).sum(axis=0)
-            counts = dict(zip(COUNT_MEASURES, (kinds @ members).tolist(), strict=True))
+            counts = dict(zip(MEMBERS, (kinds @ members).tolist(), strict=True))
             figures.append(counts | {"logprob": float(-0.5 + spread * rng.standard_normal())})
         for rule in plan.verdict.damage:
             counted[rule.name] += bool(judge(rule, Figures(*figures)).holds)

@@ -9,8 +9,8 @@ from scipy.stats import ttest_rel
 from ablation.errors import IncompleteError
 from ablation.measures.compare import changes
 from ablation.measures.measure import measure
+from ablation.plan.measures import PAIRED
 from ablation.plan.model import Statistics
-from ablation.plan.rules import PAIRED_MEASURES
 
 from .build import many, outcomes
 
@@ -82,7 +82,7 @@ def test_properties(seed, method, estimand):
     rng = np.random.default_rng(seed)
     subject.logprob[:] = rng.normal(-0.5, 0.1, len(subject))
     found = changes(subject, reference, rules)
-    assert set(found) == set(PAIRED_MEASURES)
+    assert set(found) == set(PAIRED)
     assert found == changes(subject.take(rng.permutation(len(subject))), reference.take(rng.permutation(len(subject))), rules)
     back = changes(reference, subject, rules)
     for name, one in found.items():

@@ -4,8 +4,9 @@ import pytest
 
 from ablation.errors import IncompleteError, IntegrityError
 from ablation.measures.safety import safety_measures
+from ablation.plan.measures import SAFETY_COUNTS
 from ablation.plan.model import Loops
-from ablation.plan.rules import OPERATORS, SAFETY_COUNTS
+from ablation.plan.rules import OPERATORS
 from ablation.problems.safety_prompts import CATEGORIES, SafetyPrompt
 from ablation.rollouts.store import stage_of
 from tests.rollouts.build import CLOSE, END, info, rollout

@@ -61,8 +61,8 @@ def test_rollouts_that_cannot_be_dealt_evenly():
         ),
         (
             f"  held_out: {{rollouts: 144, rules: [{GUARD}], blinded_read: {{pairs: 12, passes: 10}}}}\n",
-            "verdict.held_out.rules[0].measure: `agent_turn` is measured for a release's guards alone; known here: tokens_per_correct, "
-            "clean_length, jointly_correct_length, cjk_share",
+            "verdict.held_out.rules[0].measure: `agent_turn` is measured for a release's guards alone; known here: cjk_share, "
+            "tokens_per_correct, clean_length, jointly_correct_length",
         ),
         (
             "  claims: {better: {subjects: [N, Y], reference: C, measure: clean, side: greater}}\n",

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ablation.plan import rules
+from ablation.plan import measures
 from ablation.plan.load import load_plan
 from ablation.plan.reference import MARK, fill, sections, table
 
@@ -36,7 +36,7 @@ def test_every_field_has_a_meaning_and_an_example(name):
 
 
 def test_every_measure_is_explained():
-    for measure in {*rules.MEASURES, *rules.RATIO_MEASURES, *rules.UPDATE_MEASURES}:
+    for measure in measures.ALL:
         assert f"`{measure}`" in README
 
 

@@ -8,8 +8,7 @@ import pytest
 from ablation.errors import IncompleteError, UsageError
 from ablation.measures.measure import measure
 from ablation.plan.load import load_plan
-from ablation.plan.rules import COUNT_MEASURES
-from ablation.power.kinds import COUNTS_OF_KINDS, KINDS
+from ablation.power.kinds import COUNTS_OF_KINDS, KINDS, MEMBERS
 from ablation.power.pilot import kinds, read_pilot
 from ablation.problems.problem import load_problems
 from ablation.rollouts.outcomes import outcomes
@@ -31,7 +30,7 @@ def test_every_rollout_is_the_kind_that_the_measures_count(pilot):
     own = outcomes(read_stage(folder), load_problems(run.problems), loaded.plan.loops)
     counts = np.bincount(kinds(own), minlength=KINDS) @ COUNTS_OF_KINDS
     measured = measure(own)
-    assert dict(zip(COUNT_MEASURES, counts.tolist(), strict=True)) == {name: measured[name] for name in COUNT_MEASURES}
+    assert dict(zip(MEMBERS, counts.tolist(), strict=True)) == {name: measured[name] for name in MEMBERS}
     assert measured["clean"], measured["looping"] == (12, 3)
 
 

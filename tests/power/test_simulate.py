@@ -9,8 +9,8 @@ import pytest
 from scipy.stats import binom
 
 from ablation.plan.load import parse_plan
-from ablation.plan.rules import COUNT_MEASURES
 from ablation.power.decide import CONTROL_FIRST, CONTROL_SECOND, NO_STABLE_ARM, NOT_STABLE_AGAIN
+from ablation.power.kinds import MEMBERS
 from ablation.power.rates import Mean, assumed_pool, assumed_rates
 from ablation.power.simulate import BLOCK, Model, block_size, simulate
 from ablation.power.stages import Luck, counts
@@ -54,7 +54,7 @@ def test_rates_that_differ_between_cells_against_the_exact_beta_binomial(quickst
 
 def test_shared_luck_correlates_each_rollout_with_its_partner(quickstart):
     found = simulate(quickstart.plan, model(correlation=0.5), {}, 5_000, seed=3)
-    for name in (*COUNT_MEASURES, "logprob"):
+    for name in (*MEMBERS, "logprob"):
         assert np.corrcoef(found.sweeps[0][name], found.arms[0][name])[0, 1] == pytest.approx(0.5, abs=0.05), name
     same = simulate(quickstart.plan, model(correlation=1.0), {}, BLOCK + 1, seed=3)
     assert np.array_equal(same.sweeps[0]["clean"], same.arms[1]["clean"])

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from ablation.errors import IntegrityError
-from ablation.plan.rules import UPDATE_MEASURES, StopRule
+from ablation.plan.measures import OF_UPDATES
+from ablation.plan.rules import StopRule
 from ablation.policy.base import TrainRow, UpdateStats
 from ablation.problems.problem import load_problems
 from ablation.rollouts.outcomes import outcomes
@@ -62,7 +63,7 @@ def test_every_update_has_one_name(changes, no_signal, outcome):
 def test_metrics_are_those_that_stop_rules_may_name(stage):
     metrics = update_metrics(*stage, stats())
     from_weights = {"negative_share", "truncated_share", "kl_share"}
-    assert set(metrics) | from_weights == set(UPDATE_MEASURES)
+    assert set(metrics) | from_weights == set(OF_UPDATES)
     assert {name: metrics[name] for name in MISMATCH} == {
         "mismatch_mean": 0.02,
         "mismatch_p99": 0.4,
