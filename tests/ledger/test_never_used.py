@@ -6,7 +6,7 @@ import yaml
 
 from ablation.files import sha256_file
 from ablation.ledger.ledger import ledger_path, write_mark
-from ablation.ledger.never_used import never_used_problems
+from ablation.ledger.never_used import never_used_problems, used_before
 from ablation.plan.load import load_plan
 from ablation.problems.problem import Problem, problem_line
 
@@ -69,3 +69,16 @@ def test_a_plan_may_allow_near_duplicates_but_not_the_problem_itself(plan_with):
     )
     (line,) = never_used_problems(plan, path)
     assert line.startswith("`b` is `x`, which was sampled")
+
+
+def test_marks_of_this_comparison_do_not_count_against_it_and_all_others_do(plan_with):
+    problems = [problem("a", "Name a cat.")]
+    plan, path = plan_with(problems)
+    own, other = "d" * 64, "e" * 64
+    for digest, stage in ((own, "evaluations/never-used/N@2/start"), (own, "evaluations/never-used/M@2/start"), (other, "x")):
+        write_mark(ledger_path(path), plan=digest, study="s", stage=stage, use="evaluated", problems=problems)
+
+    def found(digest, subject):
+        return [one.mark.number for one in used_before(plan, path, digest, "never-used", subject, problems)]
+
+    assert found(own, "N@2") == [2] and found(own, "M@2") == [1] and found(other, "N@2") == [1]

@@ -6,6 +6,7 @@ import pytest
 from ablation.measures.estimate import Estimate
 from ablation.measures.rates import rate
 from ablation.plan.model import Statistics
+from ablation.plan.phase2 import Guard
 from ablation.plan.rules import Rule
 from ablation.verdict.figures import figures_of
 from ablation.verdict.rules import BOUND, Figures, judge, out_of_reach
@@ -102,3 +103,22 @@ def test_none_of_fifty_is_undecided_below_its_bound():
     assert tight.reason.endswith("the exact 95% bound is 0 to 0.0711")
     loose = judge(rule("truncated", "rate_high", "<", 0.08), found)
     assert (loose.holds, loose.how, round(float(loose.value), 4)) == (True, BOUND, 0.0711)
+
+
+@pytest.mark.parametrize(
+    ("op", "limit", "holds"),
+    [(">=", 3, True), (">=", 4, None), (">=", 5, None), (">=", 6, False), ("<=", 2, False), ("<=", 5, True)],
+)
+def test_answers_that_nobody_labelled_may_count_or_not(op, limit, holds):
+    """3 are labelled so and 2 more may be: 3 to 5."""
+    figures = Figures({"over_refusal": 3, "rollouts": 10}, {"over_refusal": 0}, open_counts={"over_refusal": (2, 0)})
+    rule = Guard(name="r", measure="over_refusal", compare="value", op=op, limit=limit)
+    assert judge(rule, figures).holds is holds
+
+
+@pytest.mark.parametrize(("limit", "holds"), [(-2, True), (-1, None), (2, None), (3, False)])
+def test_those_of_the_reference_may_count_too(limit, holds):
+    """3 or up to 5, less 2 or up to 4: -1 to +3."""
+    figures = Figures({"over_refusal": 3, "rollouts": 10}, {"over_refusal": 2}, open_counts={"over_refusal": (2, 2)})
+    rule = Guard(name="r", measure="over_refusal", compare="change", op=">", limit=limit)
+    assert judge(rule, figures).holds is holds
