@@ -22,7 +22,7 @@ Found = Literal["same", "apart", "close"]
 
 _TOKEN = re.compile(r"\\[A-Za-z]+|\d+(?:\.\d+)?|\.\d+|[-+*/^!(){}\[\],=]|\\[{}]|[A-Za-z]|\S", re.ASCII)
 _DROPPED = re.compile(r"\\(?:left|right|displaystyle)(?![A-Za-z])|\\[,;:!]|\\?\$")
-_TWO_WAYS = re.compile(r"\d(?:\s|\\[,;:! ])+\d|\{,\}|\de[-+]?\d")
+_TWO_WAYS = re.compile(r"\d(?:\s|\\[,;:! ])+\d|\{,\}|\de[-+]?\d|\d\s*\{\s*\\|\.\.|[^\x00-\x7f]")
 _NAME = re.compile(r"\s*([A-Za-z])\s*=")
 _GROUPED = re.compile(r"[-+]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 
@@ -58,6 +58,7 @@ def compared(gold: str, answer: str) -> Found:
 def _compared(one: tuple[str, list[Any]], other: tuple[str, list[Any]]) -> Found:
     if one[0] != other[0]:
         if {one[0], other[0]} <= {"number", "\\infty", "-\\infty"}:
+            _ = [_Reader(tokens).value() for kind, tokens in (one, other) if kind == "number"]  # raises Left
             return "apart"
         raise Left("forms of two kinds")
     kind, parts, others = one[0], one[1], other[1]
@@ -90,7 +91,7 @@ def _shape(text: str) -> tuple[str, list[Any]]:
     if _GROUPED.fullmatch(text):
         text = text.replace(",", "")
     tokens = _TOKEN.findall(text)
-    if "\\infty" in tokens and len(tokens) <= 2:
+    if tokens in (["\\infty"], ["+", "\\infty"], ["-", "\\infty"]):
         return "-\\infty" if tokens[0] == "-" else "\\infty", []
     ends = tokens[0].lstrip("\\") + tokens[-1].lstrip("\\") if len(tokens) > 2 else ""
     parts = _split(tokens[1:-1]) if ends in ("()", "[]", "(]", "[)", "{}") else []

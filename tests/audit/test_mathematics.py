@@ -30,6 +30,8 @@ from tests.problems.maths_pairs import pairs
         (r"(-\infty,3]", "(0,3]", "apart"),
         (r"\ln(4)", r"2\ln(2)", "close"),
         (r"\sqrt{2}", "1.4142", "apart"),
+        (r"\infty", r"-\infty", "apart"),
+        (r"\infty", "5", "apart"),
     ],
 )
 def test_by_hand(gold, answer, found):
@@ -47,6 +49,11 @@ def test_by_hand(gold, answer, found):
         (r"\frac{1}{2\pi}", r"1/2\pi", "writing that can be read in two ways"),
         ("x=5", "y=5", "equations of two names"),
         ("1,2", r"\{1,2\}", "lists without brackets"),
+        (r"\infty", "∞", "writing that can be read in two ways"),
+        (r"\infty", r"\pm\infty", "other commands and relations"),
+        (r"\infty", r"\text{infinity}", "units, percent and words"),
+        (r"2\frac12", r"2{\frac12}", "writing that can be read in two ways"),
+        (r"\frac13", "0.333...", "writing that can be read in two ways"),
         (r"\frac{1}{0}", "1", "values that are not defined or too large"),
     ],
 )

@@ -11,12 +11,16 @@ Applied in this order.
 5. In each part: `name = value` and `name \in value` stand for the value if the other side has no name; of an answer's chain of
    equations the last part counts if the gold has none. With `%` (or "percent") on one side only, p stands for
    p/100 and, if it is more than 1, for p, too. A unit at the end goes: `\text{...}` or `\mathrm{...}`, degrees, a word of the
-   table (two letters or more), one word after a number and a blank, or the base of a number (`101_2`); two units of the table, or
-   two bases, that differ make the values differ.
+   table (two letters or more), one word after a number and a blank, the base of a number (`101_2`), `\pmod{7}` or a currency. Two
+   units of the table, two bases or two moduli that differ make the values differ. `a:b` is a fraction, `a:b:c` a tuple of
+   fractions of a; two like `3:45` are times.
 6. Numbers: integers, decimals, `a/b`, `\frac{a}{b}`, mixed numbers `2\frac{1}{2}`, `a \times 10^{n}` and repeating decimals
    `0.\overline{3}` are exact rationals, and two of them are compared as such: 0.333 is not 1/3.
 
-What holds words (`\text{see figure}`) or, after step 1, a character that is not ASCII (`½`) is no mathematics and cannot be read,
+Relations joined by "or" or "and" (`x < 1 or x > 2`) are one value, and `\{x \mid x > 2\}` is what stands behind the bar.
+
+What holds words (`\text{see figure}`, also behind a number if they say more than a unit: `5 or more`), dots that leave something
+out, or, after step 1, a character that is not ASCII (`½`) is no mathematics and cannot be read,
 and so are two numbers with a blank between them that are neither thousands nor a mixed number (`2 3` is not 6).
 """
 
@@ -24,7 +28,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from ablation.problems.extract import strip_groups
@@ -35,16 +39,39 @@ LONGEST = 4_000
 """Characters; what is longer is not compared."""
 _DEEPEST, _LARGEST_POWER = 6, 4_000
 
-_THOUSANDS = re.compile(r"(?<![\d.])(\d{1,3})(?=(\{,\}|,| |')\d{3})((?:\2\d{3})+)(?!\d|\2\d)")
+_THOUSANDS = re.compile(r"(?<![\d._^])(\d{1,3})(?=(\{,\}|,| |')\d{3})((?:\2\d{3})+)(?!\d|\2\d)")
 _AND = re.compile(r",?\s*\\(?:text|mathrm|textrm|mbox)\s*\{\s*,?\s*(?:and|or)\s*\}\s*|,?\s+(?:and|or)\s+|;\s*")
 _BRACKET = re.compile(r"\\[{}]|\\(?:begin|end)(?![A-Za-z])|\\.|[(\[{}\])]|,|=|\\", re.DOTALL)
-_NAME = re.compile(r"[A-Za-z]'?(?:_\{?\w+\}?)?|\\[A-Za-z]+(?:_\{?\w+\}?)?|[A-Za-z]\([A-Za-z\d, ]+\)|\([A-Za-z](?:, *[A-Za-z])*\)")
+_LETTER = r"(?:[A-Za-z]|\\[A-Za-z]+|\\(?:vec|hat|bar|tilde|overline|overrightarrow|mathcal)\s*\{\w+\})(?:_\{?\w+\}?)?"
+_DERIVATIVE = r"\\frac\s*\{\s*(?:d|\\partial)\s*\w*\s*\}\{\s*(?:d|\\partial)\s*\w\s*\}"
+_NAME = re.compile(rf"{_LETTER}(?:\([A-Za-z\d, ]+\))?|\([A-Za-z](?:, *[A-Za-z])*\)|{_DERIVATIVE}")
 _MEMBER = re.compile(r"(?:[A-Za-z](?:_\{?\w+\}?)?|\\[A-Za-z]+)\s*\\in(?![A-Za-z])\s*")
 _PERCENT = re.compile(r"\s*(?:\\?%|\\(?:text|mathrm)\s*\{\s*(?:percent|per cent|\\?%)\s*\}|percent)$")
-_TEXT_UNIT = re.compile(r"(?:[\s/]*\\(?:text|mathrm|textrm|mbox)\s*\{[^{}]*\}(?:\s*\^\s*(?:\{-?\d\}|\d))?)+$")
+_TEXT_UNIT = re.compile(r"(?:[\s/]*\\(?:text|mathrm|textrm|mbox|operatorname)\s*\{[^{}]*\}(?:\s*\^\s*(?:\{-?\d\}|\d))?)+$")
+_MORE_THAN_UNIT = re.compile(
+    r"\b(?:or|and|not?|never|more|less|fewer|(?:at )?(?:most|least)|than|out|over|under|between|to|if|when|where|unless|otherwise"
+    r"|wrong|maybe|perhaps|plus|minus|halves|thirds|(?:four|fif|six|seven|eigh|nin|ten|hundred|thousand|million)ths|dozen|score"
+    r"|hundred|thousand|[mbtr]+illion|per ?mille|per thousand)\b|^\s*(?:squared|cubed)|\?|(?:^|\s)\d|\\",
+    re.IGNORECASE,
+)
+_OF_NUMBER = re.compile(r"(?:base|mod) ")
+_CURRENCY = re.compile(r"[$€£¥]\s*")
+_MODULUS = re.compile(
+    r"\s*(?:\\pmod\s*(\{\s*\w+\s*\}|\w)|\(\s*\\(?:[bp]?mod|(?:mathrm|text|operatorname)\s*\{\s*mod\s*\})\s*(\w+)\s*\))$"
+)
+_DOTS = re.compile(r"\\[lcdv]?dots(?![A-Za-z])|\.\.\.")
+_RATIO = re.compile(r"[^:=<>|]+(?::[^:=<>|]+)+")
+_CLOCK = re.compile(r"(\d{1,2}):([0-5]\d)")
+_RELATION = re.compile(r"[<>]|\\(?:[lg]eq?(?:slant)?|[lg]t|ne|neq)(?![A-Za-z])")
+_JOINED = re.compile(
+    r"[;,]?\s*(?:\\(lor|land)(?![A-Za-z])|\\(?:text|mathrm|textrm|mbox)\s*\{\s*,?\s*(and|or)\s*,?\s*\}|(?<![A-Za-z\\])(and|or)(?![A-Za-z]))\s*"
+)
+_SUCH_THAT = re.compile(r"\s*([A-Za-z])\s*(?:\\in\s*\\mathbb\s*\{R\})?\s*(?:\\mid(?![A-Za-z])|\||:|\\colon(?![A-Za-z]))")
 _DEGREES = re.compile(r"\s*(?:\^\s*(?:\\circ|\{\s*\\circ\s*\})|\\degree(?![A-Za-z]))\s*([CF]?)$")
 _WORD_UNIT = re.compile(r"(?<=[\d}])\s*([A-Za-z]{2}[A-Za-z/ ]*(?:\^\s*(?:\{\d\}|\d))?)$")
-_BASE = re.compile(r"(?<=\d)_(?:\{\s*)?(\d+)\s*\}?$")
+_BASE = re.compile(r"(?<=[\d)])_(?:\{\s*)?\(?(?:(\d+)|\\(?:text|mathrm)\s*\{\s*(?:base )?(\w+)\s*\})\)?\s*\}?$")
+_BASES = {"two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8", "nine": "9", "ten": "10"}
+_WITHOUT_BLANK = ("mm", "cm", "km", "in", "ft", "yd", "mi", "kg", "lb", "oz", "ml", "mL", "hr", "AM", "PM")
 _COMMAND_TEXT = re.compile(r"\\(?:text|mathrm|textrm|mbox|textbf)\s*\{\s*([^{}]*?)\s*\}")
 _WORDS = re.compile(r"(?<![A-Za-z\\])(?:[A-Za-z]{5,}|[A-Za-z]{2,} +[A-Za-z]{2,})")
 _IS_WORDLESS = re.compile(r"\\(?:operatorname|begin|end|mathbb|mathcal)\s*\{[^{}]*\}|\\[A-Za-z]+")
@@ -80,6 +107,8 @@ class Value:
     percent: bool = False
     unit: str | None = None
     exact: Fraction | None = None
+    clock: tuple[int, int] | None = None
+    """Hours and minutes, of what may be a time as well as a ratio."""
 
     @property
     def has_plain_name(self) -> bool:
@@ -140,6 +169,8 @@ def _shape(text: str, depth: int) -> Form:
         raise Unreadable("nested too deeply")
     if not text:
         raise Unreadable("empty")
+    if (joined := _relations(text)) is not None:
+        return joined
     separated = _split(_AND.sub(", ", text), ",")
     if len(separated) > 1:
         return Parts("list", tuple(_shape(part, depth + 1) for part in separated), text)
@@ -148,7 +179,9 @@ def _shape(text: str, depth: int) -> Form:
         parts = _split(_AND.sub(", ", inside), ",")
         if kind == "()" and len(parts) == 1:
             return _shape(inside, depth + 1)
-        if kind != "set" or not re.search(r"\\(?:mid|[lc]?dots|colon)(?![A-Za-z])|[|:]|\.\.\.", inside):
+        if kind == "set" and (found := _SUCH_THAT.match(inside)) and _RELATION.search(inside):
+            return _shape(inside[found.end() :], depth + 1)
+        if kind != "set" or not re.search(r"\\(?:mid|colon)(?![A-Za-z])|[|:]", inside):
             return Parts(kind, tuple(_shape(part, depth + 1) for part in parts) if inside.strip() else (), text)
     if re.fullmatch(r"\\(?:emptyset|varnothing)", text):
         return Parts("set", (), text)
@@ -157,11 +190,37 @@ def _shape(text: str, depth: int) -> Form:
     if len(sides) > 1 or rest != text:
         value = strip_groups(sides[-1])
         if _container(value) and (rest != text or _NAME.fullmatch(sides[0].strip())):
-            return _shape(value, depth + 1)
-    if len(re.findall(r"\\pm(?![A-Za-z])", text)) == 1 and r"\mp" not in text:
-        signs = [re.sub(r"\\pm(?![A-Za-z])\s*", sign, text) for sign in ("+", "-")]
+            return _named(sides[0], _shape(value, depth + 1))
+    if len(re.findall(r"\\[pm][pm](?![A-Za-z])", text)) == 1:
+        signs = [re.sub(r"\\[pm][pm](?![A-Za-z])\s*", sign, text) for sign in ("+", "-")]
         return Parts("set", tuple(_value(one.lstrip("+")) for one in signs), text)
+    if _RATIO.fullmatch(text) and len(parts := text.split(":")) > 2:
+        return Parts("()", tuple(_value(rf"\frac{{{part}}}{{{parts[0]}}}") for part in parts[1:]), text)
     return _value(rest)
+
+
+def _relations(text: str) -> Form | None:
+    """Relations that "or" or "and" joins, as one value; None if `text` is something else."""
+    words = {"or" if word in ("lor", "or") else "and" for found in _JOINED.findall(text) for word in found if word}
+    if len(words) != 1:
+        return None
+    sides = [piece.strip(" ;,") for part in _JOINED.sub("\0", text).split("\0") for piece in _split(part, ",")]
+    sides = [side for side in sides if side]
+    if not all(_RELATION.search(side) for side in sides):
+        return None
+    written = rf" \l{words.pop()} ".join(sides)
+    return Value(written, written)
+
+
+def _named(names: str, form: Form) -> Form:
+    """`form`, each part of which has its own name: (y, x) = (1, 2)."""
+    letters = [one.strip() for one in names.strip().strip("()").split(",")]
+    if not isinstance(form, Parts) or len(letters) < 2 or len(letters) != len(form.parts):
+        return form
+    parts = (
+        replace(part, name=name) if isinstance(part, Value) else part for name, part in zip(letters, form.parts, strict=True)
+    )
+    return replace(form, parts=tuple(parts))
 
 
 def _container(text: str) -> tuple[str, str] | None:
@@ -207,8 +266,9 @@ def _split(text: str, mark: str) -> list[str]:
 
 def _value(text: str) -> Value:
     """Step 5, without the comparison."""
-    text = re.sub(r"\\approx(?![A-Za-z])", "=", text).strip()
-    whole = text = text[1:].strip() if text.startswith("=") else text
+    text = re.sub(r"\\(?:approx|equiv)(?![A-Za-z])", "=", text).strip()
+    currency = {"$": "dollar", "€": "euro", "£": "poundsterling", "¥": "yen"}.get((_CURRENCY.findall(text) or [" "])[0][0], "")
+    whole = text = _CURRENCY.sub("", text[1:].strip() if text.startswith("=") else text)
     name = None
     sides = _split(text, "=")
     if len(sides) > 1:
@@ -218,25 +278,53 @@ def _value(text: str) -> Value:
     unit = None
     if (found := _TEXT_UNIT.search(text)) and found.start() > 0 and found[0].strip() not in (r"\mathrm{e}", r"\mathrm{i}"):
         unit, text = re.sub(r"\\[a-z]+\s*\{([^{}]*)\}", r"\1", found[0]), text[: found.start()]
+    elif found := _MODULUS.search(text):
+        unit, text = f"mod {(found[1] or found[2]).strip('{ }')}", text[: found.start()]
     if (found := _DEGREES.search(text)) and found.start() > 0:
         unit, text = "°" + (found[1] or (unit or "").strip()), text[: found.start()]
     elif unit is None and (found := _WORD_UNIT.search(text)):
         before = text[: found.start()].strip()
-        if unit_name(found[1]) or (re.fullmatch(r" +[A-Za-z]{3,}", found[0]) and read_number(before) is not None):
+        if _is_bare_unit(found[0], before) or (re.fullmatch(r" +[A-Za-z]{3,}", found[0]) and read_number(before) is not None):
             unit, text = found[1], before
     elif unit is None and (found := _BASE.search(text)):
-        unit, text = f"base {found[1]}", text[: found.start()]
-    text = strip_groups(_COMMAND_TEXT.sub(lambda found: found[1] if len(found[1]) == 1 else found[0], text))
+        unit, text = f"base {found[1] or _BASES.get(found[2], found[2])}", text[: found.start()]
+    text = strip_groups(
+        _COMMAND_TEXT.sub(lambda found: found[1].strip("()") if len(found[1].strip("()")) == 1 else found[0], text)
+    )
     if not text:
         raise Unreadable("empty")
+    if unit and not _OF_NUMBER.match(unit) and _MORE_THAN_UNIT.search(unit):
+        raise Unreadable("has words behind it that say more than a unit")
+    if _DOTS.search(text) or "'" in whole or re.search(r"\\(?:[a-z]*angle|triangle)(?![A-Za-z])", text):
+        raise Unreadable("has dots, a prime or a figure, which are no number")
     if not whole.isascii():
         raise Unreadable("holds a character that is not mathematics")
     if _COMMAND_TEXT.search(text) or _WORDS.search(_IS_WORDLESS.sub("", text)):
         raise Unreadable("holds words")
+    clock = None
+    if _RATIO.fullmatch(text):
+        if text.count(":") > 1:
+            raise Unreadable("is a ratio of more than two in an expression")
+        clock = (int(found[1]), int(found[2])) if (found := _CLOCK.fullmatch(text)) else None
+        text = text if clock and not clock[1] else rf"\frac{{{text.replace(':', '}{')}}}"
     exact = read_number(text)
     if exact is None and _SIDE_BY_SIDE.search(text):
         raise Unreadable("has two numbers side by side")
-    return Value(text, whole, name, percent, unit if unit and unit.startswith("base") else unit and unit_name(unit), exact)
+    if unit is None or not _OF_NUMBER.match(unit):
+        unit = unit_name(f"{currency} {unit}" if currency and re.match(r"\s*(?:/|per\b)", unit or "") else unit or currency)
+    return Value(text, whole, name, percent, unit, exact, clock)
+
+
+def _letter(found: re.Match[str]) -> str:
+    """The letter of a text that is one, also in brackets."""
+    return letter if len(letter := found[1].strip("()")) == 1 else found[0]
+
+
+def _is_bare_unit(found: str, before: str) -> bool:
+    """Whether a word behind `before` is a unit and no product of letters, as `mg` in `2mg` and in `x + 2 cm`."""
+    word = found.strip()
+    apart = found != word or len(word) > 2 or word in _WITHOUT_BLANK
+    return apart and unit_name(word) is not None and not re.search(r"[A-Za-z]", re.sub(r"\\[A-Za-z]+", "", before))
 
 
 def read_number(text: str) -> Fraction | None:

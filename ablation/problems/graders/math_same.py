@@ -3,6 +3,7 @@ worker."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from ablation.problems.graders.math_form import Form, Parts, Value
@@ -28,25 +29,42 @@ def same(gold: Form, answer: Form, compare: Compare) -> bool:
 
 def _same_parts(gold: Parts, answer: Parts, compare: Compare) -> bool:
     kinds = {gold.kind, answer.kind}
+    if len(kinds) > 1 and not kinds <= {"set", "list"} and kinds != {"list", "()"}:
+        return False
+    if len(gold.parts) == len(answer.parts) > 1 and (_names(gold) or _names(answer)):
+        left, right = (_in_order(one) for one in (gold, answer))
+        return all(same(one, other, compare) for one, other in zip(left, right, strict=True))
     if kinds <= {"set", "list"}:
         return all(any(same(one, other, compare) for other in answer.parts) for one in gold.parts) and all(
             any(same(one, other, compare) for one in gold.parts) for other in answer.parts
         )
-    if len(kinds) > 1 and kinds != {"list", "()"}:
-        return False
     return len(gold.parts) == len(answer.parts) and all(
         same(one, other, compare) for one, other in zip(gold.parts, answer.parts, strict=True)
     )
+
+
+def _names(form: Parts) -> list[str]:
+    """The names of all parts, each another letter: x = 1, y = 2. Otherwise none."""
+    names = [part.name or "" for part in form.parts if isinstance(part, Value) and part.has_plain_name]
+    return names if len(names) == len(form.parts) == len(set(names)) else []
+
+
+def _in_order(form: Parts) -> list[Form]:
+    """The parts in the order of their names, where they have any."""
+    names = _names(form)
+    return [form.parts[place] for place in sorted(range(len(names)), key=names.__getitem__)] if names else list(form.parts)
 
 
 def _same_value(gold: Value, answer: Value, compare: Compare) -> bool:
     if gold.name is not None and answer.name is not None:
         if not (gold.has_plain_name and answer.has_plain_name):
             return compare(gold.whole, answer.whole)
-        if gold.name.replace(" ", "") != answer.name.replace(" ", ""):
+        if _letter(gold.name) != _letter(answer.name):
             return False
     elif gold.name is not None and not gold.has_plain_name:
         return compare(gold.whole, answer.whole)
+    if gold.clock and answer.clock:
+        return gold.clock == answer.clock and not (gold.unit and answer.unit and gold.unit != answer.unit)
     if gold.unit and answer.unit and gold.unit != answer.unit:
         return False
     if gold.percent == answer.percent:
@@ -56,6 +74,10 @@ def _same_value(gold: Value, answer: Value, compare: Compare) -> bool:
         return True
     percent = (gold if gold.percent else answer).exact
     return (percent is None or abs(percent) > 1) and _same_number(gold, answer, 1, 1, compare)
+
+
+def _letter(name: str) -> str:
+    return re.sub(r"[\s{}]", "", name)
 
 
 def _same_number(gold: Value, answer: Value, of_gold: int, of_answer: int, compare: Compare) -> bool:

@@ -8,7 +8,10 @@ r"""The writing of mathematics: what is not LaTeX becomes LaTeX, and what only l
 3. Words: `pi`, `sqrt`, `infinity` (`inf`), `sin`, `ln`, `theta` and the like, on their own, are their commands; `3 x 10^8` is a
    product. `sqrt(...)` and `^(...)` hold what is in the brackets, `2^10` and `2^-0.5` the whole number, `\frac12` one digit each.
    The degrees in `\sin 30^\circ` are degrees. `3e8` is a power of ten.
-4. Currency signs ($, \$, €, £, ¥) go, without conversion.
+4. `$` as a math delimiter goes. As a currency (`\$`, or one that is not closed) it stays, and so do €, £ and ¥; `US`, `USD` and
+   the like before an amount go.
+5. `5 million` is a product with a power of ten. Dots behind digits that repeat (`0.333...`) are a period. A prime makes another
+   letter (`f'` is not `f`), and `^T` is a power like that of any letter.
 """
 
 from __future__ import annotations
@@ -22,7 +25,9 @@ _UNICODE = str.maketrans(
     {
         "−": "-", "–": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ", "∙": r"\cdot ", "∗": "*", "÷": "/", "⁄": "/",
         "∕": "/", "∞": r"\infty ", "°": r"^\circ ", "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "∪": r"\cup ", "∩": r"\cap ",
-        "±": r"\pm ", "∛": r"\sqrt[3]", "∅": r"\emptyset ", "∈": r"\in ", "≈": r"\approx ", "、": ",", "。": ".", "\u200b": None,
+        "±": r"\pm ", "∓": r"\mp ", "∨": r"\lor ", "∧": r"\land ", "∖": r"\setminus ", "∣": "|", "…": r"\ldots ",
+        "﹣": "-", "′": "'", "\u2019": "'", "″": "''", "¢": r"\text{ cent}", "∛": r"\sqrt[3]", "∅": r"\emptyset ",
+        "∈": r"\in ", "≈": r"\approx ", "、": ",", "。": ".", "\u200b": None,
         "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "ℚ": r"\mathbb{Q}", "ℕ": r"\mathbb{N}", "ℂ": r"\mathbb{C}",
         "π": r"\pi ", "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ", "δ": r"\delta ", "θ": r"\theta ", "λ": r"\lambda ",
         "μ": r"\mu ", "ρ": r"\rho ", "σ": r"\sigma ", "φ": r"\phi ", "ω": r"\omega ",
@@ -40,12 +45,25 @@ _NOTHING = re.compile(
     r"(\\\\)|\\checkmark(?![A-Za-z])|\\(?:left|right|[bB]igg?[lr]?|displaystyle|textstyle|limits)(?![A-Za-z])\.?|\\[!()\[\]]"
     r"|\\(?:bf|rm|it|sf|tt|em|bfseries|normalfont|tiny|small|normalsize|large|Large|LARGE|huge|Huge)(?![A-Za-z])"
     r"|\\(?:textcolor|colorbox|color)\s*\{[A-Za-z]+\}"
-    rf"|\\(?:{_FONTS})\s*(?=\{{)"
+    rf"|\\(?:{_FONTS})(?:\s*(?=[{{\d])|\s+(?=[A-Za-z]))|\\phantom\s*\{{[^{{}}]*\}}"
 )
 _NUMBER_AS_TEXT = re.compile(rf"\\(?:text|mathrm|textrm|mbox|{_FONTS})\s*\{{\s*([^{{}}A-Za-z\\]*\d[^{{}}A-Za-z\\]*?)\s*\}}")
-_WORD_AS_TEXT = re.compile(r"\\(?:text|mathrm|textrm|mbox|operatorname)\s*\{\s*(pi|[Ii]nfinity|infty|inf)\s*\}")
-_ALL_TEXT = re.compile(r"\\(?:text|mathrm|textrm|mbox)\s*\{\s*((?:[A-Za-z] *= *)?[-+$]?[\d.][^{}]*)\}")
-_CURRENCY = re.compile(r"(\\\\)|\\?\$|\\(?:euro|pounds|yen)(?![A-Za-z])|[€£¥]")
+_WORD_AS_TEXT = re.compile(
+    r"\\(?:text|mathrm|textrm|mbox|operatorname)\s*\{\s*"
+    r"(pi|[Ii]nfinity|infty|inf|(?:arc)?(?:sin|cos|tan)|csc|cot|sinh|cosh|tanh|ln|log|exp|\\[A-Za-z]+|:)\s*\}"
+)
+_ALL_TEXT = re.compile(r"\\(?:text|mathrm|textrm|mbox)\s*\{\s*((?:[A-Za-z] *= *)?[-+$€£¥]*[\d.][^{}]*)\}")
+_CURRENCY = re.compile(r"\\\$|\\(?:euro|pounds|yen)(?![A-Za-z])")
+_SIGNS = {r"\$": "$", r"\euro": "€", r"\pounds": "£", r"\yen": "¥"}
+_CODE = re.compile(r"(?:(?:\\(?:text|mathrm)\s*\{\s*)?\b(USD?|AUD?|CAD?|EUR|GBP|HKD?)\s*(\}\s*)?)(?=[$€£¥]|\d)")
+_LARGE = re.compile(
+    r"(?<=\d) ?(\\(?:text|mathrm|textrm|mbox)\s*\{)? ?(hundred|thousand|million|billion|trillion)(?![A-Za-z]) ?(\})?"
+)
+_ZEROS = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+_PERIOD = re.compile(r"(\d*\.\d*?)(\d{1,6}?)\2{2,}(?:\.\.\.|\\[lcd]?dots(?![A-Za-z]))")  # 0.333...
+_PRIMED = re.compile(r"([A-Za-z])(?:_(?:\{(\w+)\}|(\w)))?((?:'|\^\s*\\prime(?![A-Za-z])|\^\s*\{\s*(?:\\prime\s*)+\})+)")
+_TRANSPOSED = re.compile(r"(?<!\})\s*\^\s*(?:T|\\(?:top|intercal)(?![A-Za-z])|\{\s*(?:T|\\top|\\intercal)\s*\})")
+_LETTER_UNDER = re.compile(r"\\(overline|bar|dot|ddot|hat|vec|tilde)\s*(\d|(?<=\s)[A-Za-z])(?![A-Za-z])")
 _WORD = re.compile(
     r"(?<![A-Za-z\\])(?:(?P<pi>[Pp]i|PI)|(?P<infty>[Ii]nfinity|infty|[Ii]nf|INF|oo)|(?P<sqrt>[Ss]qrt)|(?P<arc>arc|a)?(?P<trig>sin|cos|tan)"
     r"|(?P<same>csc|cot|sinh|cosh|tanh|ln|log|exp|theta|alpha|beta|gamma|delta|lambda|phi|omega))(?![A-Za-z])"
@@ -63,9 +81,24 @@ _POWER = re.compile(
 )
 _ROOT = re.compile(r"\\sqrt(?![A-Za-z])\s*(\[[^\[\]]*\])?\s*(?:(?=\()|(\d|[A-Za-z]|\\[A-Za-z]+(?![A-Za-z{])))")
 _CHOOSE = re.compile(r"(?:\{|^)\s*([^{}]+?)\s*\\choose\s*([^{}]+?)\s*(?:\}|$)|(?<![A-Za-z\\])C\((\d+), ?(\d+)\)")
-_FRACTION = re.compile(r"\\frac\s*")
+_FRACTION = re.compile(r"(\\(?:frac|binom))(?![A-Za-z])\s*")
 # 2(\frac{1}{2}) and (2)\frac{1}{2} are no mixed numbers.
 _BESIDE_BRACKET = re.compile(r"((?<![_^.\dA-Za-z\\])\d+(?:\.\d+)?(?= ?\()|\)(?= ?(?:\(|\\frac(?![A-Za-z])))) ?")
+_OTHER_NAMES = (
+    (re.compile(r"\\(?:[dtc]|nice|s)frac(?![A-Za-z])"), r"\frac"),
+    (re.compile(r"\\[dt]binom(?![A-Za-z])"), r"\binom"),
+    (re.compile(r"\\ast(?![A-Za-z])"), "*"),
+    (re.compile(r"\\(?:vee)(?![A-Za-z])"), r"\lor"),
+    (re.compile(r"\\(?:wedge)(?![A-Za-z])"), r"\land"),
+    (re.compile(r"\\backslash(?![A-Za-z])"), r"\setminus"),
+    (re.compile(r"(?<=\\mathbb\{R\}) ?- ?(?=\\\{)"), r"\setminus "),
+    (re.compile(r"\\log ?_ ?(?:e(?![A-Za-z])|\{ ?e ?\})"), r"\ln "),
+    (re.compile(r"\\lg(?![A-Za-z])"), r"\log"),
+    (re.compile(r"\{:\}|\\colon(?![A-Za-z])|(?<=\d) ?\\(?:text|mathrm)\s*\{ ?to ?\} ?(?=\d)"), ":"),
+    (re.compile(r"\b[Aa]\.? ?[Mm]\.(?![A-Za-z])"), "AM"),
+    (re.compile(r"\b[Pp]\.? ?[Mm]\.(?![A-Za-z])"), "PM"),
+)
+"""What is written in two ways, and the one that is read."""
 _ARGUMENT = re.compile(r"\s*(\d|[A-Za-z]|\\[A-Za-z]+(?![A-Za-z]|\s*[{\[]))")
 
 
@@ -78,13 +111,35 @@ def clean(text: str) -> str:
     text = re.sub(f"[{_LOWERED}]+", lambda found: f"_{{{found[0].translate(_PLAIN)}}}", text)
     text = _rooted("".join(map(_unstyled, text.translate(_UNICODE)))).replace("**", "^")
     text = _NUMBER_AS_TEXT.sub(_without_braces, text)
-    for pattern, written in ((_NOTHING, ""), (_CURRENCY, ""), (_SPACE, " ")):
+    text = _with_currency(text)
+    for pattern, written in ((_NOTHING, ""), (_SPACE, " ")):
         text = pattern.sub(lambda found, written=written: found[1] or written, text)
-    text = re.sub(r"\\(?:[dtc]|nice|s)frac(?![A-Za-z])", r"\\frac", text)
+    for pattern, command in _OTHER_NAMES:
+        text = pattern.sub(lambda _, command=command: command, text)
     text = re.sub(r"\\(?:langle|lbrack)(?![A-Za-z])", "(", re.sub(r"\\(?:rangle|rbrack)(?![A-Za-z])", ")", text))
     text = re.sub(r"\\lbrace(?![A-Za-z])", r"\\{", re.sub(r"\\rbrace(?![A-Za-z])", r"\\}", text))
-    text = strip_groups(strip_groups(re.sub(r" +", " ", text)).rstrip(".,; "))
-    return _braced(_spelled(_without_text(text)))
+    text = strip_groups(strip_groups(re.sub(r"(?:\\\\| )+$", "", re.sub(r" +", " ", text))))
+    text = _PERIOD.sub(r"\1\\overline{\2}", text)
+    text = text if text.endswith("...") else strip_groups(text.rstrip(".,; "))
+    return _braced(_spelled(_without_text(_LARGE.sub(_with_zeros, _PRIMED.sub(_primed, text)))))
+
+
+def _with_zeros(found: re.Match[str]) -> str:
+    opened, word, closed = found.groups()
+    return rf"\times 10^{{{_ZEROS[word]}}}{opened if opened and not closed else '' if opened else closed or ''}"
+
+
+def _primed(found: re.Match[str]) -> str:
+    """`f'` as the letter `f_{p}`."""
+    letter, index, short, marks = found.groups()
+    return f"{letter}_{{{index or short or ''}{'p' * (marks.count(chr(39)) + marks.count('prime'))}}}"
+
+
+def _with_currency(text: str) -> str:
+    """Without dollars that delimit mathematics, and with one character for each currency."""
+    if len(re.findall(r"(?<!\\)\$", text)) % 2 == 0:
+        text = re.sub(r"(?<!\\)\$", "", text)
+    return _CODE.sub("", _CURRENCY.sub(lambda found: _SIGNS[found[0]], text))
 
 
 def _unstyled(character: str) -> str:
@@ -145,13 +200,14 @@ def without_e(text: str) -> str:
 
 def _braced(text: str) -> str:
     """Braces around what a command takes without them."""
+    text = _LETTER_UNDER.sub(r"\\\1{\2}", _TRANSPOSED.sub("^{T+0}", text))
     text = _POWER.sub(lambda found: f"^{{{found[1]}}}" if found[1] else "^", text)
     text = _ROOT.sub(lambda found: rf"\sqrt{found[1] or ''}" + (f"{{{found[2]}}}" if found[2] else ""), text)
     for command in ("^", r"\sqrt"):
         text = _brackets_to_braces(text, command + "(")
     text = _CHOOSE.sub(lambda found: rf"\binom{{{found[1] or found[3]}}}{{{found[2] or found[4]}}}", text)
     pieces = _FRACTION.split(text)
-    for place in range(1, len(pieces)):
+    for place in range(2, len(pieces), 2):
         rest, taken = pieces[place], ""
         for _ in range(2):
             if found := _ARGUMENT.match(rest):
@@ -161,7 +217,7 @@ def _braced(text: str) -> str:
             else:
                 break
         pieces[place] = taken + rest
-    return _BESIDE_BRACKET.sub(r"\1\\cdot ", r"\frac".join(pieces))
+    return _BESIDE_BRACKET.sub(r"\1\\cdot ", "".join(pieces))
 
 
 def _brackets_to_braces(text: str, opening: str) -> str:

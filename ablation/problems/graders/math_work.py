@@ -33,6 +33,8 @@ _WARM = (
     r"5!\cdot 3",
 )
 _IMAGINARY = re.compile(r"(?<![A-Za-z\\])i(?![A-Za-z])")
+# The parser takes `\gamma(x)` for the gamma function and `\Gamma` alone for Euler's constant.
+_NO_FUNCTIONS = ((re.compile(r"\\gamma(?![A-Za-z])"), "g_{amma}"), (re.compile(r"\\Gamma(?![A-Za-z])(?! *\()"), "G_{amma}"))
 _DECIMAL = re.compile(r"\d*\.\d+")
 
 _Latex2Sympy.parse_number = lambda self, text: sp.Rational(text.replace(",", ""))  # 0.1 is 1/10, whatever its length
@@ -70,7 +72,7 @@ def _read(text: str) -> Form:
     """The form of `text`, every value of it parsed. Raises whatever the parser raises if one of them is no mathematics."""
     form = read_form(text)
     for value in values(form):
-        if value.exact is None:
+        if value.exact is None and value.clock is None:
             for written in {value.text, value.text if value.name is None or value.has_plain_name else value.whole}:
                 parsed = _parse(written, _is_complex(written))
                 if isinstance(parsed, sp.Expr):
@@ -91,7 +93,15 @@ def _is_complex(text: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _parse(text: str, is_complex: bool) -> Any:
-    """`text` as a sympy object; a free letter i is the imaginary unit."""
+    """`text` as a sympy object; a free letter i is the imaginary unit. Relations joined by or, and are the set they hold for."""
+    for word, join in ((r"\lor", sp.Union), (r"\land", sp.Intersection)):
+        if len(sides := text.split(word)) > 1:
+            relations = [_parse(side.strip(), is_complex) for side in sides]
+            if len(set().union(*(one.free_symbols for one in relations))) > 1:
+                raise Unreadable("relations of several letters")
+            return join(*(math_verify.unwrap_fcs(one).as_set() for one in relations))
+    for command, letter in _NO_FUNCTIONS:
+        text = command.sub(letter, text)
     written = NormalizationConfig(basic_latex=True, units=False, malformed_operators=False, nits=True, boxed="none")
     parsed = latex2sympy(
         normalize_latex(text, config=written),
@@ -125,6 +135,8 @@ def _above_zero(relation: Relational) -> tuple[str, sp.Expr]:
 def _as_sets(gold: Any, answer: Any) -> tuple[Any, Any]:
     """An inequality beside a set is the set of what it holds for, and so are two chains of them."""
     is_set = [isinstance(one, sp.Set) for one in (gold, answer)]
+    if not any(is_set) and gold.free_symbols != answer.free_symbols:
+        return gold, answer
     if is_set[0] != is_set[1] or all(isinstance(one, And) for one in (gold, answer)):
         try:
             return tuple(one if isinstance(one, sp.Set) else math_verify.unwrap_fcs(one).as_set() for one in (gold, answer))

@@ -32,7 +32,7 @@ def shown(form) -> str:
         (r"x \in [1,2)", "[)<1|2>"),
         ("(x, y) = (1, 2)", "()<1|2>"),
         (r"(1,2)\cup(3,4)", r"(1,2)\cup(3,4)"),  # left to algebra
-        (r"\{x \mid x > 2\}", r"\{x \mid x > 2\}"),
+        (r"\{x \mid x > 2\}", "x > 2"),
         ("1,234, 5,678", "list<1234|5678>"),
         ("100,200,300", "100200300"),  # without blanks these are thousands
         ("(100,200)", "()<100|200>"),
@@ -66,7 +66,7 @@ def test_shapes(text, form):
         (r"5\text{ m}/\text{s}", None, False, "m/s", "5"),
         (r"5\text{ apples}", None, False, None, "5"),
         ("12 apples", None, False, None, "12"),
-        ("-$6.00", None, False, None, "-6"),
+        ("-$6.00", None, False, "dollar", "-6"),
     ],
 )
 def test_what_stands_around_a_value(text, name, percent, unit, number):
