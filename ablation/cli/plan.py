@@ -247,7 +247,12 @@ def _note_repeated_arms(loaded: LoadedPlan) -> list[tuple[str, str]]:
 
 def _notes(loaded: LoadedPlan) -> list[str]:
     """Say what is valid but hardly meant, or cannot come to anything."""
-    return _note_families(loaded) + _note_efforts(loaded) + _note_clusters(loaded) + _note_limits(loaded)
+    from ablation.power.doubts import doubts
+
+    lines = doubts(loaded.plan)
+    for line in lines:
+        _note(_wrapped(f"warning: {line}"))
+    return lines + _note_families(loaded) + _note_efforts(loaded) + _note_clusters(loaded) + _note_limits(loaded)
 
 
 def _note_efforts(loaded: LoadedPlan) -> list[str]:

@@ -292,8 +292,16 @@ def _changed(path: Path, data: bytes, lock: Lock) -> IntegrityError:
             hint=_restore_hint(path),
         )
     lines = [f"{path} was changed after it was locked (locked -> now):"]
-    lines += shortened(diff_trees(lock.content["plan"], canonical_tree(loaded.plan)))
+    lines += shortened(diff_trees(_as_read_now(path, lock), canonical_tree(loaded.plan)))
     return IntegrityError("\n".join(lines), hint=_restore_hint(path))
+
+
+def _as_read_now(path: Path, lock: Lock) -> dict[str, Any]:
+    """The locked plan with the fields that have come since, so that none of them is told as an edit."""
+    try:
+        return canonical_tree(parse_plan(path, lock.data).plan)
+    except PlanError:
+        return lock.content["plan"]
 
 
 def _restore_hint(path: Path) -> str:

@@ -425,3 +425,15 @@ def test_read_lock_gives_the_locked_bytes(plan_path):
     lock_plan(plan_path)
     plan_path.write_bytes(b"gone")
     assert read_lock(plan_path).data == data
+
+
+def test_fields_that_came_since_are_no_edit_of_a_plan(tmp_path):
+    """The record was locked before 31 of today's fields were there; of its text one limit is changed."""
+    for name in ("plan.yaml", "plan.lock"):
+        shutil.copy(Path(__file__).parents[2] / "runs" / "records" / "smollm2" / name, tmp_path / name)
+    path = tmp_path / "plan.yaml"
+    text = path.read_text()
+    assert text.count("limit: -0.15") == 1
+    path.write_text(text.replace("limit: -0.15", "limit: -0.01"))
+    lines = refused(path).message.split("\n")
+    assert lines[1:] == ["  verdict.damage[3].limit: -0.15 -> -0.01"]
