@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ablation.audit.chance import t_above
-from ablation.audit.counts import MEANS, Outcome, measures, too_unread
+from ablation.audit.counts import MEANS, WITHOUT_THINKING, Outcome, hidden, measures, too_unread
 from ablation.audit.findings import Findings
 from ablation.audit.intervals import EQUAL_DRAWS, T_DUST, Settings, both_sums, drawn_sums, left_out, mean_logs, rate
 from ablation.audit.read_run import Run
@@ -103,6 +103,8 @@ def _over_cells(run: Run, claim: Mapping[str, Any], subject: str, families: Sequ
 def contrast_of(own: Sequence[Outcome], other: Sequence[Outcome], name: str, settings: Settings) -> Contrast | None:
     """None where the difference is undefined."""
     log = name in RATIOS
+    if name not in WITHOUT_THINKING and hidden(own, other):
+        return None
     if name == "clean_length":
         logs = mean_logs(own, other, "cell")
         signs = [numbers[0] for _, numbers in sorted(logs.items())]

@@ -36,6 +36,8 @@ COUNTED = (
     "stopped_in_thinking",
 )
 MEANS = {"logprob": "logprobs", "top20_entropy": "top_entropy", "top20_mass": "top_mass"}
+WITHOUT_THINKING = ("rollouts", "cells", "correct", "correct_rate", "truncated", "no_answer", "finished", "stopped_in_thinking")
+"""Measures that can be told of rollouts whose thinking is not known; no other can."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,8 @@ class Outcome:
     top20_entropy: float | None
     top20_mass: float | None
     cjk_share: float
+    redacted: bool = False
+    """Its thinking is not known, so nothing above that is made of it counts."""
 
     @cached_property
     def looping(self) -> bool:
@@ -127,7 +131,8 @@ def outcomes(rows: Rows, grades: Sequence[Grade | None], loops: dict[str, Any]) 
     ids = [rows.tokens["token_ids"][part] for part in parts]
     looping = periodic(ids, loops)
     means = {name: exact_means(rows.tokens[column], parts) for name, column in MEANS.items()}
-    end_ids = set(rows.info["end_ids"])
+    end_ids, redacted = set(rows.info["end_ids"]), rows.redacted
+    texts = [text or "" for text in rows.columns["thinking_text"]]
     found = []
     for row, span in enumerate(own):
         stopped = int(rows.tokens["token_ids"][rows.ends[row + 1] - 1]) in end_ids
@@ -144,13 +149,14 @@ def outcomes(rows: Rows, grades: Sequence[Grade | None], loops: dict[str, Any]) 
                 finished=stopped and span.visible,
                 stopped_in_thinking=stopped and not span.visible,
                 periodic=looping[row],
-                strong=strong(ids[row], loops, rows.columns["thinking_text"][row]),
+                strong=strong(ids[row], loops, texts[row]),
                 thinking_length=span.stop - span.start,
                 weighted_start=span.start,
                 weighted_length=span.stop - span.start + span.closed,
                 tokens=rows.ends[row + 1] - rows.ends[row],
                 **{name: values[row] for name, values in means.items()},
-                cjk_share=cjk_share(rows.columns["thinking_text"][row]),
+                cjk_share=cjk_share(texts[row]),
+                redacted=redacted[row],
             )
         )
     return found
@@ -232,7 +238,7 @@ def _measured(found: Sequence[Outcome]) -> dict[str, Any]:
     clean = [one for one in found if one.clean]
     thought = [one for one in found if one.thinking_length]
     total = sum(one.tokens for one in found)
-    return {
+    whole = {
         "rollouts": len(found),
         "cells": len({one.cell for one in found}),
         **counts,
@@ -244,3 +250,9 @@ def _measured(found: Sequence[Outcome]) -> dict[str, Any]:
         **{name: mean(getattr(one, name) for one in thought) for name in MEANS},
         "cjk_share": float(statistics.median(one.cjk_share for one in clean)) if clean else None,
     }
+    return {name: value if name in WITHOUT_THINKING or not hidden(found) else None for name, value in whole.items()}
+
+
+def hidden(*stages: Sequence[Outcome]) -> bool:
+    """Whether the thinking of any rollout is not known."""
+    return any(one.redacted for stage in stages for one in stage)

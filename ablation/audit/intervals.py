@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ablation.audit.chance import none_of, normal_below, t_quantile, wilson
-from ablation.audit.counts import MEANS, Outcome, mean
+from ablation.audit.counts import MEANS, WITHOUT_THINKING, Outcome, hidden, mean
 
 COUNTS = ("correct", "clean", "truncated", "looping", "truncated_or_looping", "no_answer", "periodic", "strong")
 """Counts of rollouts with a rate and a change that have intervals."""
@@ -90,6 +90,8 @@ class Estimates:
 
     def _computed(self, kind: str, name: str) -> Ratio | None:
         both = (self.subject, self.reference)
+        if name not in WITHOUT_THINKING and hidden(*(both[:1] if kind == "rate" else both)):
+            return None
         if kind == "ratio":
             if name == "cjk_share":
                 return cjk_ratio(*both, self.settings, self.cluster, ends=self.cjk_ends)

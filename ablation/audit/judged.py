@@ -84,9 +84,9 @@ def compare_arm(where: str, told: Mapping[str, Any], own: OwnArm, found: Finding
 def compare_ratios(where: str, told: Mapping[str, Any], own: Compared, found: Findings, source: str) -> None:
     """Every ratio that is told, with its interval."""
     for name in RATIOS:
-        ratio = own.estimate("ratio", name) if name in told else None
-        if ratio is not None:
-            found.same(where, f"ratios.{name}", told[name], ratio.as_json(), source=source)
+        if name in told:
+            ratio = own.estimate("ratio", name)
+            found.same(where, f"ratios.{name}", told[name], None if ratio is None else ratio.as_json(), source=source)
             found.count("ratios and their intervals")
 
 

@@ -62,6 +62,11 @@ class Rows:
         engine = self.info["engine"]
         return engine if engine.get("name") == "imported" else None
 
+    @property
+    def redacted(self) -> list[bool]:
+        """Whose thinking is not known: it has no text."""
+        return [text is None for text in self.columns["thinking_text"]]
+
     def who(self, row: int) -> str:
         return f"{self.columns['problem'][row]}@{self.columns['effort'][row]} #{self.columns['index'][row]}"
 
@@ -115,7 +120,7 @@ def _rows(name: str, info: dict[str, Any], table: pa.Table) -> Rows:
     columns = {column: table.column(column).to_pylist() for column in (*TEXTS, *NUMBERS, "prompt_opens_thinking")}
     for column, values in columns.items():
         kind = str if column in TEXTS else int if column in NUMBERS else bool
-        if not all(type(value) is kind for value in values):
+        if not all(type(value) is kind or (value is None and column == "thinking_text") for value in values):
             raise ValueError(f"column `{column}` holds something that is no {kind.__name__}")
     columns |= {
         column: table.column(column).to_pylist() if column in table.column_names else [None] * table.num_rows for column in LATER
@@ -151,6 +156,9 @@ def check_rows(rows: Rows, found: Findings) -> None:
                 found.differ(rows.name, f"seed {seed} was used for {times} rollouts")
         found.count("seeds that occur once in their stage", len(rows))
     end_ids, cap = set(rows.info["end_ids"]), rows.info["max_tokens"]
+    redacted, said_so = rows.redacted, (rows.imported or {}).get("redacted", 0)
+    if sum(redacted) != said_so:
+        found.differ(rows.name, f"{sum(redacted)} rollouts have no thinking_text, its settings say {said_so}")
     slack = RETOKENIZED * cap if rows.imported and rows.imported.get("token_ids") == "retokenized" else 0
     is_end = np.isin(rows.tokens["token_ids"], list(end_ids))
     places = np.flatnonzero(is_end).tolist()
@@ -161,7 +169,7 @@ def check_rows(rows: Rows, found: Findings) -> None:
     for row, (start, stop) in enumerate(zip(rows.ends, rows.ends[1:], strict=False)):
         length, said = stop - start, rows.columns["finish_reason"][row]
         ended = length > 0 and bool(is_end[stop - 1])
-        reached = cap - slack <= length <= cap + slack
+        reached = redacted[row] or cap - slack <= length <= cap + slack
         if length == 0 or length > cap + slack or said != ("stop" if ended else "length") or (not ended and not reached):
             text = f"has finish reason `{said}`, {length} tokens of {cap} and {'an' if ended else 'no'} end token at its end"
             found.differ(rows.name, f"rollout {rows.who(row)} {text}")

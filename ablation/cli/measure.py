@@ -80,6 +80,8 @@ def _text(file: Path, rollout: str | None, tags: tuple[str, str], opened: bool) 
             f"for instance '{names[0]}'"
         )
     row = names.index(rollout)
+    if stage.redacted[row]:
+        raise UsageError(f"{file}: the thinking of {rollout} was redacted where it was sampled, so it cannot be measured")
     thinking, answer = stage.thinking_text[row], stage.answer_text[row]
     closed = stage.info.think_close_id in stage.token_ids[stage.offsets[row] : stage.offsets[row + 1]]
     return (f"{tags[0]}{thinking}{tags[1]}{answer}" if closed else f"{tags[0]}{thinking}" if thinking else answer), False

@@ -132,18 +132,19 @@ def _list(locked: LockedPlan, root: Path, stage_name: str, only: str | None, eve
     stage = read_stage(root / stage_name)
     own = outcomes(stage, problems := load_problems(path), locked.plan.loops, grades_of(root / stage_name, stage, problems))
     kinds = {name: getattr(own, name) for name in ("looping", "truncated", "correct", "clean")} | {"wrong": ~own.correct}
+    kinds["clean"] = kinds["clean"] & ~own.redacted
     wanted = np.flatnonzero(kinds[only]) if only is not None else np.arange(len(stage))
     wanted = wanted[np.argsort(-own.total_tokens[wanted], kind="stable")]
     shown = wanted if every or as_json else wanted[:FEW]
     rows: list[dict[str, Any]] = [
         {
             "rollout": full_name(stage_name, stage, row),
-            "tokens": int(own.total_tokens[row]),
+            "tokens": None if own.redacted[row] else int(own.total_tokens[row]),
             "logprob": float(own.logprob[row]) if np.isfinite(own.logprob[row]) else None,
             "grade": "correct" if own.correct[row] else "no answer" if own.no_answer[row] else "wrong",
             "truncated": bool(own.truncated[row]),
             "finished": bool(own.finished[row]),
-            "loop": "periodic" if own.periodic[row] else "strong" if own.strong[row] else "",
+            "loop": None if own.redacted[row] else "periodic" if own.periodic[row] else "strong" if own.strong[row] else "",
         }
         for row in shown
     ]

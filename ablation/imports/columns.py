@@ -220,6 +220,7 @@ COLUMNS: dict[str, Callable[[Any], str | None]] = {
     "token_ids": _ids,
     "completion": _completion,
     "thinking": _text,
+    "thinking_redacted": _flag,
     "answer": _text,
     "logprobs": _floats("raw logprobs in nats, none above 0 or below -1e30", lambda one: -1e30 <= one <= 1e-6),
     "top_entropy": _floats("from 0 on", lambda one: 0 <= one <= LARGEST),

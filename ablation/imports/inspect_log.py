@@ -1,8 +1,9 @@
 """Rollouts of an Inspect log (`.eval`): a zip with `header.json` and one JSON file a sample and epoch.
 
 A sample's id is its problem, its epoch less one the index, its metadata's `effort` or the run's `reasoning_effort` the effort.
-Reasoning and text of the assistant's message are thinking and answer. Sampling settings of the run become columns, so that they
-are compared with the plan's. Newer versions compress with zstd, which this Python's zipfile cannot read; Arrow can.
+Reasoning and text of the assistant's message are thinking and answer; reasoning that the log does not show is unknown thinking.
+Sampling settings of the run become columns, so that they are compared with the plan's. Newer versions compress with zstd, which
+this Python's zipfile cannot read; Arrow can.
 """
 
 from __future__ import annotations
@@ -73,12 +74,6 @@ def _sample(sample: dict[str, Any], where: str) -> dict[str, Any]:
     if len(choices) != 1:
         raise UsageError(f"{where}: has {len(choices)} choices; one rollout a sample and epoch is read")
     stop, message = choices[0]["stop_reason"], choices[0]["message"]
-    if any(part.get("redacted") for part in message["content"] if isinstance(part, dict)):
-        raise UsageError(
-            f"{where}: its reasoning is redacted: what the log has in its place is no thinking",
-            hint="Without it nobody can count tokens or loops: sample where the reasoning is returned, or judge counts alone "
-            "with `ablation verdict --measures FILE`.",
-        )
     thinking, answer = _parts(message["content"], attachments)
     last = (sample.get("messages") or [{}])[-1]
     if last.get("role") == "assistant" and _parts(last["content"], attachments) != (thinking, answer):
@@ -91,21 +86,29 @@ def _sample(sample: dict[str, Any], where: str) -> dict[str, Any]:
     row |= {"prompt": prompt} if prompt else {}
     effort = (sample.get("metadata") or {}).get("effort")
     row |= {"effort": effort} if effort else {}
-    if not thinking:
+    if thinking == "":
         return row | {"completion": answer}
+    row |= {"thinking_redacted": True} if thinking is None else {"thinking": thinking}
     # Cut before any answer: the thinking was never closed.
-    return row | {"thinking": thinking} | ({} if stop == "max_tokens" and not answer else {"answer": answer})
+    return row | ({} if stop == "max_tokens" and not answer else {"answer": answer})
 
 
-def _parts(content: str | list[dict[str, Any]], attachments: dict[str, str]) -> tuple[str, str]:
-    """(reasoning, text) of a message. What a log keeps once for all its places is put back."""
+def _parts(content: str | list[dict[str, Any]], attachments: dict[str, str]) -> tuple[str | None, str]:
+    """(reasoning, text) of a message; None: it is not known. What a log keeps once for all its places is put back."""
 
     def whole(text: str) -> str:
         return attachments.get(text.removeprefix(_ATTACHMENT), text) if text.startswith(_ATTACHMENT) else text
 
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    reasoning = "".join(whole(part["reasoning"]) for part in parts if part["type"] == "reasoning")
+    thought = [part for part in parts if part["type"] == "reasoning"]
+    reasoning = None if any(map(_is_hidden, thought)) else "".join(whole(part["reasoning"]) for part in thought)
     return reasoning, "".join(whole(part["text"]) for part in parts if part["type"] == "text")
+
+
+def _is_hidden(part: dict[str, Any]) -> bool:
+    """Whether ciphertext, a summary, or a signature alone stands in the place of what the model thought."""
+    instead = part.get("summary") or part.get("signature")
+    return bool(part.get("redacted") or (instead and part["reasoning"] in ("", part.get("summary"))))
 
 
 def _read(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Any:

@@ -66,6 +66,7 @@ def read_rollouts(rows: Sequence[Row], wanted: Wanted) -> Read:
         "texts": "held" if not own_ids or wanted.tokens.at_hand else "given",
         "finish": "given" if "finish_reason" in first else "by_ids" if own_ids else "by_count",
         "tokenizer_sha256": None if own_ids else wanted.tokens.sha256,
+        "redacted": sum(one.thinking_text is None for one in rollouts),
     }
     return Read(rollouts, known)
 
@@ -120,7 +121,10 @@ def _placed(rows: Sequence[Row], wanted: Wanted) -> list[Row]:
 
 def _rollout(row: Row, item: Item, wanted: Wanted, number: int) -> Rollout:
     family, arm, stage, update = wanted.who
-    opens = opens_thinking(row, wanted)
+    shown = next((name for name in ("thinking", "completion", "token_ids") if row.get(name)), None)
+    if row.get("thinking_redacted") and shown is not None:
+        raise row.differ(shown, row.get(shown), "thinking_redacted", True)
+    opens = not row.get("thinking_redacted") and opens_thinking(row, wanted)  # a redacted row gets both tags, so none is hidden
     ids, thinking, answer, finish = (_given if "token_ids" in row else _encoded)(row, wanted, opens)
     absent = [float("nan")] * len(ids)
     for name in ("logprobs", "top_entropy", "top_mass"):
@@ -164,7 +168,7 @@ def _check_entropy(row: Row, top: int) -> None:
         )
 
 
-def _given(row: Row, wanted: Wanted, opens: bool) -> tuple[list[int], str, str, str]:
+def _given(row: Row, wanted: Wanted, opens: bool) -> tuple[list[int], str | None, str, str]:
     """(ids, thinking, answer, finish reason) of a row with the sampled ids."""
     ids, frame, cap = row.get("token_ids"), wanted.tokens.ids, wanted.plan.sampling.max_tokens
     if not ids:
@@ -189,9 +193,11 @@ def _given(row: Row, wanted: Wanted, opens: bool) -> tuple[list[int], str, str, 
     return ids, thinking, answer, right
 
 
-def _encoded(row: Row, wanted: Wanted, opens: bool) -> tuple[list[int], str, str, str]:
-    """(ids, thinking, answer, finish reason) of a row that is encoded again."""
+def _encoded(row: Row, wanted: Wanted, opens: bool) -> tuple[list[int], str | None, str, str]:
+    """(ids, thinking, answer, finish reason) of a row that is encoded again; of redacted thinking (None) there are no ids."""
     frame, tags, cap = wanted.tokens.ids, wanted.plan.model.tokens, wanted.plan.sampling.max_tokens
+
+    redacted = row.get("thinking_redacted") is True
 
     def encode(text: str) -> tuple[list[int], list[tuple[int, int]]]:
         try:
@@ -217,10 +223,11 @@ def _encoded(row: Row, wanted: Wanted, opens: bool) -> tuple[list[int], str, str
         thinking = cut(span.start, span.stop)
         answer = cut(span.answer_start, len(ids)) if span.closed or not span.opened else ""
         hold_columns(row, Parts(thinking, answer), "completion")
-    elif "thinking" in row or "answer" in row:
+    elif redacted or "thinking" in row or "answer" in row:
         check_no_tags(row, wanted)
         thinking, (answer, ended_in_text) = row.get("thinking") or "", stripped(row.get("answer") or "", tags.end)
-        ids = _between_tags(encode, frame, opens, Parts(thinking or None, answer if "answer" in row else None))
+        before = "" if redacted else thinking or None
+        ids = _between_tags(encode, frame, opens, Parts(before, answer if "answer" in row else None))
     else:
         raise row.error("completion: is missing", "Add completion (with its tags), or thinking and answer, or token_ids.")
     early = next((one for one in ids if one in frame.end), None)
@@ -231,12 +238,12 @@ def _encoded(row: Row, wanted: Wanted, opens: bool) -> tuple[list[int], str, str
     if finish == "length" and ended_in_text:
         raise row.error("finish_reason: found `length`, but the text ends with an end token")
     count = len(ids) + (finish == "stop")
-    if count > cap * (1 + SLACK) or (finish == "length" and count < cap * (1 - SLACK)):
+    if count > cap * (1 + SLACK) or (finish == "length" and count < cap * (1 - SLACK) and not redacted):
         raise row.error(
             f"this text is {count} tokens long and ended with `{finish}`; the plan's cap is {cap}",
             "It was sampled with another cap, or --tokenizer is not the model's.",
         )
-    return ([*ids, frame.end[0]] if finish == "stop" else ids), thinking, answer, finish
+    return ([*ids, frame.end[0]] if finish == "stop" else ids), None if redacted else thinking, answer, finish
 
 
 def _between_tags(encode: Callable, frame: TokenIds, opens: bool, parts: Parts) -> list[int]:

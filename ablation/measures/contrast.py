@@ -18,6 +18,7 @@ from ablation.measures.rates import share
 from ablation.measures.ratio_of_sums import pooled_ratio
 from ablation.plan.measures import ANSWER_COUNTS
 from ablation.plan.model import Statistics
+from ablation.rollouts.imported import OF_THINKING
 from ablation.rollouts.means import mean
 
 MEANS = {"logprob": "logprob", "top20_entropy": "top_entropy", "top20_mass": "top_mass"}
@@ -49,6 +50,8 @@ class Contrast:
 
 def contrast(pair: Pair, name: str, settings: Statistics) -> Contrast:
     """Of one of `plan.claims.MEASURES`, between models whose rows are partners and gathered by cell or problem."""
+    if name in OF_THINKING and (pair.subject.redacted.any() or pair.reference.redacted.any()):
+        return Contrast(None, np.zeros((0, 1)), np.ravel, False, np.zeros(0), "redacted")
     if name == "tokens_per_correct":
         return _tokens_per_correct(pair)
     if name == "clean_length":

@@ -11,6 +11,7 @@ REASONS = {
     "no_reference": "the reference has nothing to divide by, so the ratio is undefined",
     "nothing_shared": "there is no cell or pair that both models solved",
     "nothing_measured": "there is no rollout to take the measure from",
+    "redacted": "the thinking of some rollouts is not known",
     "not_finite": "a value is not finite, so there is no mean",
     "few_clusters": "too few clusters for an interval",
     "degenerate": "all resamples give the same number, so the interval would be a false certainty",

@@ -1,6 +1,7 @@
 """The measures of one stage: counts as whole numbers, means as floats, in all and by effort and source.
 
-What a stage does not define is null, never a number: a mean over nothing, a median over nothing, a share of nothing.
+What a stage does not define is null, never a number: a mean over nothing, a median over nothing, a share of nothing, and what
+is made of the thinking where that of any rollout is not known.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import numpy as np
 
 from ablation.plan.measures import ANSWER_COUNTS
 from ablation.rollouts.columns import numbered
+from ablation.rollouts.imported import OF_THINKING
 from ablation.rollouts.means import mean
 from ablation.rollouts.outcomes import Outcomes
 
 _COUNTS = (*ANSWER_COUNTS, "finished", "stopped_in_thinking")
-_VALUES = ("correct", "thinking_length", "total_tokens", "logprob", "top_entropy", "top_mass", "cjk_share")
+_VALUES = ("correct", "thinking_length", "total_tokens", "logprob", "top_entropy", "top_mass", "cjk_share", "redacted")
 
 
 def measure(outcomes: Outcomes) -> dict[str, Any]:
@@ -37,7 +39,7 @@ def _group(columns: dict[str, np.ndarray], cell: np.ndarray) -> dict[str, Any]:
     clean, correct = columns["clean"], int(columns["correct"].sum())
     thought = columns["thinking_length"] > 0
     total = int(columns["total_tokens"].sum())
-    return {
+    found = {
         "rollouts": len(cell),
         "cells": len(np.unique(cell)),
         **{name: int(columns[name].sum()) for name in _COUNTS},
@@ -51,6 +53,7 @@ def _group(columns: dict[str, np.ndarray], cell: np.ndarray) -> dict[str, Any]:
         "top20_mass": _mean(columns["top_mass"][thought]),
         "cjk_share": float(np.median(columns["cjk_share"][clean])) if clean.any() else None,
     }
+    return found | dict.fromkeys(found.keys() & set(OF_THINKING)) if columns["redacted"].any() else found
 
 
 def _mean(values: np.ndarray) -> float | None:

@@ -42,6 +42,8 @@ def read_pilot(folder: Path, loaded: LoadedPlan, concentration: float | None) ->
         problems = locate(plan.problems.training, loaded.path)
     known = load_problems(problems)
     own = outcomes(stage, known, plan.loops, grades_of(folder, stage, known))
+    if own.redacted.any():
+        raise UsageError(f"--pilot {folder}: the thinking of some of its rollouts is not known, so nobody can count its loops")
     names = [f"{problem}@{effort}" for problem, effort in plan.cells]
     counts_KC = np.array([np.bincount(kinds(own.take(own.cell == name)), minlength=KINDS) for name in names])
     sampled = int((counts_KC.sum(axis=1) > 0).sum())

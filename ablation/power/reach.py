@@ -249,4 +249,5 @@ def _stage(plan: Plan, length: int) -> Outcomes:
         top_entropy=0.5 + (row * length) % 7 / 100,
         top_mass=0.9 - (row * length) % 7 / 100,
         cjk_share=0.1 + (row * length) % 7 / 100,
+        redacted=no,
     )

@@ -86,11 +86,11 @@ def list_page(
     for name, row in zip(names, rows, strict=True):
         table.add_row(
             Text(clean(name)),
-            f"{row['tokens']:,}",
+            "?" if row["tokens"] is None else f"{row['tokens']:,}",
             _number(row["logprob"]),
             row["grade"],
             "cut" if row["truncated"] else "finished" if row["finished"] else "in thinking",
-            row["loop"],
+            "?" if row["loop"] is None else row["loop"],
         )
     some = f"{shown} of {total}" if shown < total else f"{total}"
     more = "; --all lists them" if shown < total else ""
@@ -105,9 +105,13 @@ def _facts(one: One) -> RenderableType:
     table.add_row("grade", Text(clean(_grade(one))))
     ended = "cut at the cap" if one.truncated else "finished" if one.closed or not one.opened else "ended inside its thinking"
     table.add_row("ended", ended)
-    table.add_row("tokens", f"{len(one.ids):,}: {one.thinking_tokens:,} thinking, {one.answer_tokens:,} answer")
-    table.add_row("logprob", f"{_number(one.logprob)} nats a thinking token" if one.thinking_tokens else "no thinking")
-    table.add_row("loop", Text(clean(_loop(one))))
+    if one.redacted:
+        table.add_row("thinking", "not known: it was redacted where this was sampled, and so are its tokens and loops")
+        table.add_row("tokens", f"{one.answer_tokens:,} answer")
+    else:
+        table.add_row("tokens", f"{len(one.ids):,}: {one.thinking_tokens:,} thinking, {one.answer_tokens:,} answer")
+        table.add_row("logprob", f"{_number(one.logprob)} nats a thinking token" if one.thinking_tokens else "no thinking")
+        table.add_row("loop", Text(clean(_loop(one))))
     table.add_row("seed", str(one.seed))
     return table
 
@@ -137,7 +141,7 @@ def _loop(one: One) -> str:
 
 def _texts(one: One, full: bool) -> list[RenderableType]:
     parts: list[RenderableType] = []
-    if one.opened:
+    if one.opened and not one.redacted:
         closed = "" if one.closed else ", never closed"
         parts += [_heading(f"Thinking ({_tokens(one.thinking_tokens)}{closed})"), _folded(one.thinking_text, _marks(one), full)]
     if one.closed or not one.opened:

@@ -280,6 +280,8 @@ def undefined_ratios(arms: Sequence[ArmVerdict]) -> list[str]:
     for arm in arms:
         for name in SHOWN_RATIOS:
             one = arm.figures.ratios.get(name) if arm.figures else None
+            if arm.figures and name in arm.figures.absent:
+                found.append(f"{arm.name}, {name}: {arm.figures.absent[name]}.")
             if one is not None and one.reason is not None:
                 clusters = f" ({one.clusters} clusters)" if one.reason == "few_clusters" else ""
                 found.append(f"{arm.name}, {name}: {REASONS[one.reason]}{clusters}.")

@@ -2,8 +2,8 @@
 
 `info.engine` of such a stage has `name: imported`, `source` and `sha256` (of the files), and what is known of the rows:
 `token_ids` (`given` or `retokenized`), `logprobs` and `top_entropy` (whether they were given), `seeds` (`plan`, `own`, `absent`),
-`prompts` (`ids`, `text`, `absent`), `texts` (`held` against the ids by a tokenizer, or `given`) and `finish` (`given`, `by_ids`,
-`by_count`).
+`prompts` (`ids`, `text`, `absent`), `texts` (`held` against the ids by a tokenizer, or `given`), `finish` (`given`, `by_ids`,
+`by_count`) and `redacted` (how many rollouts were given without their thinking).
 """
 
 from __future__ import annotations
@@ -15,6 +15,13 @@ from ablation.rollouts.schema import StageInfo
 IMPORTED = "imported"
 SLACK = 0.1
 """A text that is encoded again need not have the length that was sampled: this far from the cap is allowed."""
+
+OF_THINKING = (
+    *("clean", "looping", "truncated_or_looping", "periodic", "strong", "with_thinking", "thinking_tokens", "total_tokens"),
+    *("logprob", "top20_entropy", "top20_mass", "cjk_share"),
+    *("tokens_per_correct", "clean_length", "jointly_correct_length"),
+)
+"""Measures that nobody can tell of rollouts whose thinking is not known."""
 
 _MARKS = (
     ("token_ids", "retokenized", "retokenized"),
@@ -57,6 +64,8 @@ def absent_measures(info: StageInfo) -> dict[str, str]:
     found = {} if info.engine.get("logprobs") else {"logprob": f"{who} logprobs"}
     if not info.engine.get("top_entropy"):
         found |= dict.fromkeys(("top20_entropy", "top20_mass"), f"{who} entropies")
+    if redacted := info.engine.get("redacted"):
+        found |= dict.fromkeys(OF_THINKING, f"{who} the thinking of some rollouts ({redacted})")
     return found
 
 
@@ -70,6 +79,7 @@ def import_note(info: StageInfo) -> str:
     said += ["texts encoded again, so token counts are close, not exact"] if is_retokenized(info) else []
     said += ["texts as the importer says, not held against the ids"] if engine.get("texts") == "given" else []
     said += [] if engine.get("logprobs") else ["no logprobs"]
+    said += [f"the thinking of some rollouts ({engine['redacted']}) is not known"] if engine.get("redacted") else []
     seeds = {"absent": "no seeds, so rollouts are paired by cell and index alone", "own": "seeds of its own, not the plan's"}
     said += [seeds[engine["seeds"]]] if engine.get("seeds") in seeds else []
     said += ["prompts not known"] if prompt_kind(info) == "absent" else []

@@ -67,6 +67,8 @@ class One:
     """None where the stage samples states or prompts that are no problems."""
     grade: Grade | None
     finish_reason: str
+    redacted: bool
+    """The thinking is not known: its text is empty here, and none of its numbers counts."""
     opened: bool
     closed: bool
     thinking_text: str
@@ -137,6 +139,7 @@ def read_one(root: Path, plan: Plan, address: Address, tokenizer: FolderTokenize
         problem=problem,
         grade=_grade(root / address.stage, stage, row, problem, closed or not opened),
         finish_reason=stage.finish_reason[row],
+        redacted=bool(stage.redacted[row]),
         opened=opened,
         closed=closed,
         thinking_text=text,
@@ -246,6 +249,9 @@ def as_json(one: One, *, tokens: bool) -> Mapping[str, Any]:
         else {"gram": one.loops.gram, "limit": one.loops.repeated_share, "tokens": one.repeats.tokens}
         | {"characters": one.repeats.characters},
     }
+    if one.redacted:
+        content["thinking"] |= {"tokens": None, "text": None}
+        content |= dict.fromkeys(("total_tokens", "logprob", "looping", "repeated_share", "strong_loop"))
     if tokens:
         texts = one.pieces or [None] * len(one.ids)
         content["tokens"] = [

@@ -45,6 +45,7 @@ class Outcomes:
     top_entropy: np.ndarray  # float64, the same of the most likely tokens' entropy
     top_mass: np.ndarray  # float64, the same of their probability mass
     cjk_share: np.ndarray  # float64, of the thinking's letters
+    redacted: np.ndarray  # bool: the thinking is not known, so nothing above that is made of it counts
 
     def __len__(self) -> int:
         return len(self.problem)
@@ -129,4 +130,5 @@ def outcomes(
         top_entropy=thinking.mean(stage.top_entropy),
         top_mass=thinking.mean(stage.top_mass),
         cjk_share=cjk_share(stage.thinking_text),
+        redacted=stage.redacted,
     )

@@ -50,7 +50,8 @@ class Rollout:
     top_entropy: list[float]
     top_mass: list[float]
     finish_reason: str  # "stop" (ended with an end token) | "length" (hit the cap)
-    thinking_text: str  # decoded at sampling time, for graders and readers; never encoded again
+    # Decoded at sampling time, for graders and readers; never encoded again. None: it was redacted where it was sampled.
+    thinking_text: str | None
     answer_text: str  # visible answer: what follows the closing token, without the end token
     stop_id: int | None = None  # the end token that it stopped at, by the engine's word; None: it was cut
     sampling: str = ""  # `values.values_text` of every value in effect; "": not known, as of what was sampled elsewhere

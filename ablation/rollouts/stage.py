@@ -33,6 +33,7 @@ class Stage:
     prompt_opens_thinking: np.ndarray  # bool [N]
     finish_reason: Coded[str]
     thinking_text: Texts
+    redacted: np.ndarray  # bool [N]: the thinking is not known (its text is null in the file, and empty here)
     answer_text: Coded[str]
     sampling: Coded[str]  # values in effect, see `values.values_text`; "" where they are not known
     stop_id: np.ndarray  # int64 [N], -1: was cut, or (of an earlier version or elsewhere) not known
@@ -99,7 +100,7 @@ class Stage:
                     top_entropy=self.top_entropy[part].tolist(),
                     top_mass=self.top_mass[part].tolist(),
                     finish_reason=self.finish_reason[i],
-                    thinking_text=self.thinking_text[i],
+                    thinking_text=None if self.redacted[i] else self.thinking_text[i],
                     answer_text=self.answer_text[i],
                     stop_id=int(self.stop_id[i]) if self.stop_id[i] >= 0 else None,
                     sampling=self.sampling[i],
@@ -114,8 +115,12 @@ def check_stage(stage: Stage, where: str) -> None:
 
     The finish rule: a rollout ended (`stop`) exactly when its last token is an end token; it is truncated (`length`)
     exactly when it is not and the count equals the cap. The engine's word is stored, so a disagreement is an error.
-    Where imported texts were encoded again, a truncated one only has to be near the cap.
+    Where imported texts were encoded again, a truncated one only has to be near the cap; one without its thinking can be short.
     """
+    redacted = stage.info.engine.get("redacted", 0)
+    if stage.redacted.sum() != redacted:
+        found = int(stage.redacted.sum())
+        raise IntegrityError(f"{where}: {found} rollouts have no `thinking_text`, but the stage's settings say {redacted}")
     cell, index = stage.cell[stage.by_key], stage.index[stage.by_key]
     again = np.flatnonzero((cell[1:] == cell[:-1]) & (index[1:] == index[:-1]))
     if len(again):
@@ -140,7 +145,7 @@ def check_stage(stage: Stage, where: str) -> None:
     if is_retokenized(stage.info):
         lowest, highest = cap * (1 - SLACK), cap * (1 + SLACK)
     reasons = ("stop", "length", "neither stop nor length")
-    right = np.where(ended, 0, np.where(lengths >= lowest, 1, 2))
+    right = np.where(ended, 0, np.where((lengths >= lowest) | stage.redacted, 1, 2))
     wrong = np.flatnonzero((lengths > highest) | (stage.finish_reason.among(reasons[:2]) != right))
     for row in wrong[:1]:
         length, reason = int(lengths[row]), stage.finish_reason[row]

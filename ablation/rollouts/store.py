@@ -48,7 +48,7 @@ _SHARED = ("family", "arm", "stage", "update", "logprob_kind")
 _FLOATS = ("logprobs", "top_entropy", "top_mass")
 
 SCHEMA = pa.schema(
-    [pa.field(name, pa.string(), nullable=False) for name in _STRINGS]
+    [pa.field(name, pa.string(), nullable=name == "thinking_text") for name in _STRINGS]
     + [pa.field(name, pa.int64(), nullable=False) for name in _INTEGERS]
     + [pa.field("prompt_opens_thinking", pa.bool_(), nullable=False), pa.field("stop_id", pa.int32())]
     + [pa.field("token_ids", pa.list_(pa.field("element", pa.int32(), nullable=False)), nullable=False)]
@@ -301,13 +301,15 @@ def _stage(info: StageInfo, table: pa.Table, where: str) -> Stage:
         offsets = own if offsets is None else offsets
         flat[name] = _numpy(column.values.slice(ends[0], ends[-1] - ends[0]))
     assert offsets is not None
+    texts = _one_chunk(table, "thinking_text", where)
     return Stage(
         info=info,
         **{name: _coded(table, name, where) for name in _CODED},
         **{name: _numbers(table, name, where) for name in ("index", "seed", "prompt_length")},
         prompt_opens_thinking=_flags(_one_chunk(table, "prompt_opens_thinking", where)),
         stop_id=_stop_ids(table, where),
-        thinking_text=Texts(_valid(_one_chunk(table, "thinking_text", where), "thinking_text", where)),
+        thinking_text=Texts(_valid(texts.fill_null("") if texts.null_count else texts, "thinking_text", where)),
+        redacted=_absent(texts),
         offsets=offsets,
         **flat,
     )
@@ -318,7 +320,7 @@ def _one_chunk(table: pa.Table, name: str, where: str) -> pa.Array:
     if pa.types.is_dictionary(column.type):
         column = column.unify_dictionaries()
     type_ = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if type_ != SCHEMA.field(name).type or column.null_count:
+    if type_ != SCHEMA.field(name).type or (column.null_count and not SCHEMA.field(name).nullable):
         raise IntegrityError(f"{where}: column `{name}` is {type_} with {column.null_count} nulls; see runs/README.md")
     if column.nbytes > _MOST_32:  # offsets of 32 bits may not reach its end
         if pa.types.is_string(column.type):
@@ -355,9 +357,13 @@ def _stop_ids(table: pa.Table, where: str) -> np.ndarray:
     if column.type != SCHEMA.field("stop_id").type:
         raise IntegrityError(f"{where}: column `stop_id` is {column.type}; see runs/README.md")
     array = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+    return np.where(_absent(array), -1, _numpy(array).astype(np.int64))
+
+
+def _absent(array: pa.Array) -> np.ndarray:
+    """bool [N]: where there is no value."""
     valid = array.buffers()[0]
-    values = _numpy(array).astype(np.int64)
-    return values if valid is None else np.where(_bits(valid, array), values, -1)
+    return np.zeros(len(array), dtype=bool) if valid is None else ~_bits(valid, array)
 
 
 def _flags(array: pa.BooleanArray) -> np.ndarray:

@@ -17,7 +17,7 @@ def fixed_scale(training: Training, main_sweep: Callable[[], Outcomes]) -> float
     """
     if training.s0 != "sweep":
         return float(training.s0)
-    sweep = main_sweep()
+    sweep = _with_thinking(main_sweep())
     lengths = sweep.thinking_length[~sweep.truncated]
     if not len(lengths) or not lengths.sum():
         raise IntegrityError(
@@ -28,4 +28,11 @@ def fixed_scale(training: Training, main_sweep: Callable[[], Outcomes]) -> float
 
 def sweep_reference(sweep: Outcomes) -> dict[str, float]:
     """Cell id -> mean clean thinking length (tokens) in the family's sweep; see `reference_lengths`."""
-    return reference_lengths(sweep.cell.tolist(), sweep.clean, sweep.thinking_length)
+    return reference_lengths(_with_thinking(sweep).cell.tolist(), sweep.clean, sweep.thinking_length)
+
+
+def _with_thinking(sweep: Outcomes) -> Outcomes:
+    """`sweep`, whose lengths must be known: what was sampled elsewhere may have been imported without its thinking."""
+    if sweep.redacted.any():
+        raise IntegrityError("the sweep was imported without the thinking of some rollouts, so no length can be measured on it")
+    return sweep

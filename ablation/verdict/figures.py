@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from ablation.measures.compare import changes, rates, ratios
+from ablation.measures.compare import RATIOS, changes, rates, ratios
 from ablation.plan.judging import UnreadLimits
 from ablation.plan.model import Statistics
 from ablation.plan.rules import Rule
@@ -40,13 +40,13 @@ def figures_of(
     named["intervals"] |= {one.measure for one in rules if one.compare == "change" and one.measure == "correct_rate"}
     medians = any(one.measure == "cjk_share" and one.compare in ("ratio_low", "ratio_high") for one in rules)
     sides = unread_of(models[0]), unread_of(models[1])
-    wanted = None if shown is None else named["ratios"] | set(shown)
+    wanted = (RATIOS.keys() if shown is None else named["ratios"] | set(shown)) - absent.keys()
     return Figures(
         measured[0],
         measured[1],
         ratios=ratios(*models, measured, settings, cluster, wanted, medians),
         intervals=changes(*models, settings, cluster, named["intervals"] - absent.keys()),
-        rates=rates(models[0], settings, cluster, named["rates"]),
+        rates=rates(models[0], settings, cluster, {one for one in named["rates"] if measured[0].get(one, 0) is not None}),
         absent=absent,
         unread=sides,
         refused=None if unread is None else too_many(*sides, unread),

@@ -192,20 +192,20 @@ def _value(rule: Rule, figures: Figures) -> tuple[Fraction | None, str | None]:
             return exact(figures.changes[measure]), None
     if rule.compare == "rate" and own is not None and figures.subject.get("rollouts"):
         return Fraction(own, figures.subject["rollouts"]), None
+    if measure in figures.absent:
+        return None, figures.absent[measure]
     if rule.compare.startswith("ratio"):
         return None, f"`{measure}` has no ratio here"
-    if rule.compare.endswith(("_low", "_high")) and measure not in figures.absent:
+    if rule.compare.endswith(("_low", "_high")):
         return None, f"`{measure}` has no interval here"
-    return None, _missing(measure, figures)
+    return None, _missing(measure)
 
 
 def _signed(count: int | float) -> str:
     return f"{int(count):+d}" if count else "0"
 
 
-def _missing(measure: str, figures: Figures) -> str:
-    if measure in figures.absent:
-        return figures.absent[measure]
+def _missing(measure: str) -> str:
     if measure in COUNTS:
         return f"there is no count of `{measure}`"
     return f"`{measure}` is undefined or was not measured"

@@ -119,7 +119,7 @@ def measured(study: Study) -> list[dict[str, Any]]:
                 content = parse_json(measures_file(folder).read_bytes())
                 row = {"family": family, "arm": arm, "stage": stage, "update": update, "rollouts": int(content["rollouts"])}
                 row |= {"folder": folder.relative_to(study.root).as_posix()}
-                row |= {name: 100 * content[name] / content["rollouts"] for name in RATES}
+                row |= {name: None if (own := content[name]) is None else 100 * own / content["rollouts"] for name in RATES}
                 found.append(row | {name: content[name] for name in MEANS})
             except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):
                 continue

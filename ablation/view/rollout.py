@@ -63,7 +63,8 @@ class Section:
     """Of all tokens, of which `tokens` may be a part."""
     first: int
     """Place of the first one in the rollout."""
-    text: str
+    text: str | None
+    """None: the thinking is not known."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def show(study: Study, row: Mapping[str, Any], *, first: int | None = None, by: 
     pieces = tokenizer and tokenizer.pieces(ids)
     if pieces is None and note is None:
         note = "The tokenizer of the base model cannot be used here, so tokens are shown by their ids."
-    if pieces is not None and not aligned(pieces[span.start : span.stop], stored["thinking_text"]):
+    if pieces is not None and not aligned(pieces[span.start : span.stop], stored["thinking_text"] or ""):
         pieces = None
         note = "The tokenizer on this machine does not give the text that was stored, so tokens are shown by their ids."
     loop = range(0)

@@ -129,6 +129,12 @@ def _table(
     def number(values: np.ndarray) -> pa.Array:
         return pa.array(values.astype(np.float64), pa.float64(), mask=~np.isfinite(values))
 
+    def known_number(values: np.ndarray) -> pa.Array:
+        return pa.array(values, pa.int64(), mask=found.redacted)
+
+    def known_flag(values: np.ndarray) -> pa.Array:
+        return pa.array(values, pa.bool_(), mask=found.redacted)
+
     columns = {
         "folder": same(place.folder),
         "part": pa.array(parts, pa.string()),
@@ -143,22 +149,22 @@ def _table(
         "source": text(found.source),
         "idx": pa.array(stage.index, pa.int64()),
         "seed": pa.array(stage.seed, pa.int64()),
-        "tokens": pa.array(found.total_tokens, pa.int64()),
-        "thinking": pa.array(found.thinking_length, pa.int64()),
+        "tokens": known_number(found.total_tokens),
+        "thinking": known_number(found.thinking_length),
         "correct": pa.array(found.correct, pa.bool_(), mask=~known),
         "truncated": pa.array(found.truncated),
-        "looping": pa.array(found.looping),
-        "periodic": pa.array(found.periodic),
-        "strong": pa.array(found.strong),
+        "looping": known_flag(found.looping),
+        "periodic": known_flag(found.periodic),
+        "strong": known_flag(found.strong),
         "finished": pa.array(found.finished),
         "answered": pa.array(visible),
         "loop_start": pa.array(found.loop_start, pa.int64()),
         "loop_period": pa.array(found.loop_period, pa.int64()),
         "loop_length": pa.array(found.loop_length, pa.int64()),
-        "repeated": number(found.repeated_share),
+        "repeated": number(np.where(found.redacted, np.nan, found.repeated_share)),
         "logprob": number(found.logprob),
         "entropy": number(found.top_entropy),
-        "cjk": number(found.cjk_share),
+        "cjk": number(np.where(found.redacted, np.nan, found.cjk_share)),
         "status": text(status),
         "extracted": text(grades.map(lambda one: None if one is None else one.extracted, object)),
         "reason": text(grades.map(lambda one: None if one is None else one.reason, object)),

@@ -137,6 +137,7 @@ def stage(shape: Shape, columns: dict[str, np.ndarray], problems: int) -> Outcom
         top_entropy=flat["logprob"] * -0.5,
         top_mass=none + 0.9,
         cjk_share=flat["cjk"],
+        redacted=none,
     )
 
 

@@ -80,16 +80,37 @@ def test_a_sample_that_failed_is_named(tmp_path):
         list(inspect_rows(path))
 
 
-def test_redacted_reasoning_is_no_thinking(tmp_path):
-    """Neither the ciphertext nor the summary."""
-
-    def redact(sample):
+def reasoning(**content):
+    def change(sample):
         for message in (sample["output"]["choices"][0]["message"], sample["messages"][-1]):
-            message["content"][0] |= {"reasoning": "gAAAAABo" * 90, "summary": "It adds.", "redacted": True}
+            message["content"][0] |= content
 
-    with pytest.raises(UsageError, match="p0_epoch_1.json: its reasoning is redacted") as refused:
-        list(inspect_rows(changed_log(tmp_path, redact)))
-    assert "verdict --measures" in refused.value.hint
+    return change
+
+
+CIPHER = "gAAAAABo" * 90
+
+
+@pytest.mark.parametrize(
+    ("part", "column"),
+    [
+        ({"reasoning": CIPHER, "summary": "It adds.", "redacted": True}, {"thinking_redacted": True}),
+        ({"reasoning": "", "redacted": True}, {"thinking_redacted": True}),
+        ({"reasoning": "It adds.", "summary": "It adds."}, {"thinking_redacted": True}),
+        ({"reasoning": "", "summary": "It adds."}, {"thinking_redacted": True}),
+        ({"reasoning": "", "signature": "rs_1"}, {"thinking_redacted": True}),
+        ({"reasoning": "the number", "summary": "It adds.", "signature": "rs_1"}, {"thinking": "the number"}),
+    ],
+)
+def test_neither_ciphertext_nor_summary_is_thinking(tmp_path, part, column):
+    row = dict(inspect_rows(changed_log(tmp_path, reasoning(**part))))[f"{tmp_path}/changed.eval:p0_epoch_1.json"]
+    assert {name: value for name, value in row.items() if name.startswith("thinking")} == column
+    assert row["answer"] == "0" and "completion" not in row
+
+
+def test_an_empty_reasoning_is_no_thinking_and_nothing_unknown(tmp_path):
+    row = dict(inspect_rows(changed_log(tmp_path, reasoning(reasoning=""))))[f"{tmp_path}/changed.eval:p0_epoch_1.json"]
+    assert row["completion"] == "0" and not {"thinking", "thinking_redacted"} & row.keys()
 
 
 def test_attachments_are_put_back(tmp_path):

@@ -41,6 +41,7 @@ def outcomes(rows) -> Outcomes:
         top_entropy=column("top_entropy", 0.25).astype(float),
         top_mass=column("top_mass", 0.99).astype(float),
         cjk_share=column("cjk_share", 0.0).astype(float),
+        redacted=column("redacted", False),
     )
 
 
