@@ -31,6 +31,26 @@ VERBS = {
     "looks",
 }
 VERBS |= {"fit", "fits", "work", "works", "also", "too"}
+TAKES_BACK = {
+    "no",
+    "nope",
+    "wait",
+    "no wait",
+    "wait no",
+    "no wait no",
+    "oops",
+    "actually",
+    "sorry",
+    "scratch that",
+    "on second thought",
+}
+TAKES_BACK |= {"i take that back", "i take it back"}
+TAKES_BACK |= {
+    f"{this}{verb} {wrong}"
+    for this in ("that", "this", "it")
+    for verb in ("'s", " is", " was")
+    for wrong in ("wrong", "incorrect", "false", "not right", "not correct")
+}
 TURNS = "because|since|but|so|while|whereas|thus|hence|therefore"
 ALONE = r"(?<![\w'])[A-Za-z](?![\w'])"
 LETTER = rf"\(\s*[A-Za-z]\s*\)|{ALONE}"
@@ -38,6 +58,7 @@ LONG = 1000
 """Characters that are looked at for the next word."""
 MARKS = " \n\t.):,;!-\u2013\u2014"
 LAYOUT = str.maketrans("", "", '*`$_"\u201c\u201d')
+WIDE = str.maketrans("".join(map(chr, range(0xFF01, 0xFF5F))) + "。、", "".join(map(chr, range(0x21, 0x7F))) + ".,")
 
 
 def option(answer: str, prompt: str) -> str | None:
@@ -45,10 +66,12 @@ def option(answer: str, prompt: str) -> str | None:
     opened, inside = box(answer)
     if opened and not inside:
         return None
+    if inside is not None and is_joined(answer[: answer.rindex("\\boxed")]):
+        return None
     text = plain(answer if inside is None else inside)
-    link = r"(?:\s+(?:is|must\s+be|should\s+be|would\s+be)\b\s*:?|\s*[:=]|[^\S\n]*\n)\s*"
+    link = r"(?:\s+(?:is|must\s+be|should\s+be|would\s+be)\b\s*:?|\s*[:=是]|[^\S\n]*\n)\s*"
     last, letters, seen = None, set(), 0
-    for called in re.finditer(rf"(?i:(\bfinal\s+)?\b(?:answer|choice|option){link})", text):
+    for called in re.finditer(rf"(?i:(\bfinal\s+)?(?:\b(?:answer|choice|option)|答案){link})", text):
         if called.start() < seen:
             continue
         named = after_a_name(text, called.end())
@@ -62,6 +85,19 @@ def option(answer: str, prompt: str) -> str | None:
     if last is None or (len(letters - {None}) > 1 and not final):
         return None
     return letter_of(last) if left_alone(last[0], text[last.end() :], listed(prompt)) else None
+
+
+def is_joined(before: str) -> bool:
+    """Whether the text before a box ends with another box and a word or mark that joins the two."""
+    before = before[-40:].rstrip(" $\n")
+    if before.endswith((",", "/", "&")):
+        rest = before[:-1]
+    else:
+        joined = re.search(r"(?i)(?:\\text\s*\{\s*)?\b(?:or|and)\b\s*\}?$", before)
+        if not joined:
+            return False
+        rest = before[: joined.start()]
+    return bool(re.search(r"\}\s*\$?\s*$", rest))
 
 
 def after_a_name(text: str, place: int) -> re.Match[str] | None:
@@ -101,6 +137,7 @@ def left_alone(stated: str, rest: str, options: dict[str, str]) -> bool:
     spaces, marks = rest[: len(rest) - len(bare)], len(rest) - len(rest.lstrip(".):,;!"))
     reason = re.match(r"(?i)(?:because|since|as|is)\b", rest.removeprefix(",").lstrip())
     follows = not bare or "\n" in spaces or (marks and rest[marks : marks + 1].strip() == "")
+    follows = follows or (spaces and re.match(r"(?i)\(not\b", bare))
     follows = follows or (spaces and (stated[0] == "(" or (bare[0] in "-\u2013\u2014" and bare[1:2].isspace())))
     if not follows and not (reason and rest.removeprefix(",")[0].isspace()):
         return False
@@ -114,11 +151,18 @@ def left_alone(stated: str, rest: str, options: dict[str, str]) -> bool:
         return False
     known = {*(options or "ABCDEFGHJK"), letter.upper()}
     for clause in clauses(behind):
+        if takes_back(clause):
+            return False
         named = options_named(clause, small=letter.islower()) & known
         rejects = any(map(denies, words(clause))) and not any(map(unsure, words(clause)))
         if named and (letter.upper() in named or not rejects):
             return False
     return True
+
+
+def takes_back(clause: str) -> bool:
+    said = re.sub(r"^\W+|\W+$", "", clause).lower()
+    return said in TAKES_BACK or re.fullmatch("hmm*", said) is not None
 
 
 def begins(text: str, said: str) -> bool:
@@ -187,6 +231,7 @@ def unbraced(text: str) -> str:
 
 def plain(text: str) -> str:
     """`text` without layout."""
+    text = re.sub("(?i)</answer>", "\n", re.sub("(?i)<answer>", "\nanswer: ", text.translate(WIDE)))
     text = re.sub(r"\\(?:text(?:bf|rm|it)?|math(?:rm|bf|sf))\s*\{([^{}]*)\}", r"\1", text)
     text = re.sub(r"\\[ ,;:!]|\\quad\b|\\qquad\b|~", " ", text)
     return unbraced(re.sub(r"\\([()\[\]])", r"\1", text.translate(LAYOUT)).replace("\u2019", "'"))

@@ -20,7 +20,8 @@ ONE = (
     "({x}) because the nucleus is copied first", "{x}, since it keeps the number of chromosomes", "({y}) is incorrect. Final answer: {x}.",
     "{y} is wrong, so the answer is {x}.", "The answer must be {x}, not {y}.", "I first thought of ({y}).\nThe answer is ({x}).", "Option {x} is correct.",
     "The answer is {y}? No. Final answer: {x}", "({x}) is the best answer. ({y}) is not.", r"\boxed{{\text{{The answer is {x}}}}}",
-    "The answer is {x}. A cell copies its chromosomes first.", "Answer: option ({x})",
+    "The answer is {x}. A cell copies its chromosomes first.", "Answer: option ({x})", "<answer>{x}</answer>", "Answer：{x}", "答案是 {x}",
+    "Answer: {x} (not {y})", "Answer: {x}. It is not the other one.",
 )  # fmt: skip
 NONE = (
     "({x}) or ({y})", "({x}) or ({y}) or ({z})", "{x}. {y}. {z}.", "{x}, {y}", "{x} and {y}", "{x}/{y}", "{x}{y}", "({x})({y})", "either {x} or {y}",
@@ -29,7 +30,9 @@ NONE = (
     "not {x}", "{x} is wrong", "({x}) is incorrect.", "The answer is not {x}.", "It is not ({x})", r"\boxed{{\text{{not {x}}}}}", r"\boxed{{{x} is wrong}}",
     "I don't think the answer is {x}.", "({x}) cannot be right.", "{x}: wrong\n{y}: wrong", "({x}) is correct if ({y}) is not", "The answer is {x}?",
     "{x} - {ty}", r"\boxed{{({x}) {ty}}}", "A cell divides by {tx}", "I think so", "Both", "all of the above", r"\boxed{{12}}", r"\boxed{{{x}", "", "{l}. {m}.",
-    "The answer could be {x}.", "Maybe {x}", "Final answer: unclear", "The answer is {x}. Final answer: not {x}",
+    r"\boxed{{{x}}} or \boxed{{{y}}}", r"$\boxed{{{x}}}$ and $\boxed{{{y}}}$", r"\boxed{{{x}}}\text{{ or }}\boxed{{{y}}}", "Answer: {x}, wait",
+    "Answer: {x}. Hmm, no.", "Answer: {x}. That is wrong.", "Answer: {x}. I take that back.", "<answer>{x}</answer> or <answer>{y}</answer>", "答案不是{x}",
+    "答案是{x}或{y}", "Answer: {x}、{y}", "The answer could be {x}.", "Maybe {x}", "Final answer: unclear", "The answer is {x}. Final answer: not {x}",
 )  # fmt: skip
 
 

@@ -1,15 +1,17 @@
 r"""`choice`: the one option that an answer states, a letter A to Z in either case.
 
 1. What is read is the inside of the last complete box, and nothing around it; without a box the whole visible answer.
-   `*`, `_`, backticks, quotes, dollars, `\text{...}` and the like, and LaTeX's spaces are layout.
-2. The option stands behind `answer`, `choice` or `option` and one of `is`, `must be`, `should be`, `would be`, `:`, `=` or
-   a line end (`Final answer: D`). If there is no such place, it begins the text (`B`, `(B)`, `B. Paris`, `(C) because ...`).
+   `*`, `_`, backticks, quotes, dollars, `\text{...}` and the like, and LaTeX's spaces are layout; full-width characters are
+   plain ones. A box that `or`, `and` or a comma joins to the one before it is no answer.
+2. The option stands behind `answer`, `choice`, `option` or `答案` and one of `is`, `must be`, `should be`, `would be`, `:`, `=`,
+   `是` or a line end (`Final answer: D`), or behind `<answer>`. If there is no such place, it begins the text (`B`, `(B)`,
+   `B. Paris`, `(C) because ...`).
 3. The last such place counts. It must name an option, with no word of denial or doubt before it in its clause. If others
    name another option, there is no answer, unless the last is called `final`.
 4. The text goes on with nothing, a mark, a reason, `is correct` or the option's text. The text that the prompt lists for
    another option is no answer. Nor is a word of denial or doubt (`B is wrong`, `A or ...`).
 5. Another option named behind it is no answer, unless its clause rejects it (`not B`, `B is wrong`); nor is the same one
-   rejected.
+   rejected. Nor is one that is taken back (`No.`, `Wait`, `That is wrong.`).
 
 So several options, and one that is named to be rejected, are no answer. What is in doubt is `no_answer`, never a guess.
 """
@@ -27,6 +29,9 @@ from ablation.problems.problem import Problem
 
 _WRAPPED = re.compile(r"\\(?:text|textbf|textrm|textit|mathrm|mathbf|mathsf)\s*\{([^{}]*)\}")
 _SPACES = re.compile(r"\\(?:[ ,;:!]|q?quad\b)|~")
+_WIDE = str.maketrans({0xFEE0 + code: chr(code) for code in range(0x21, 0x7F)} | {"。": ".", "、": ","})
+_TAG = re.compile(r"<(/?)answer>", re.I)
+_JOINED = re.compile(r"\}\s*\$?\s*(?:[,/&]|(?:\\text\s*\{\s*)?\b(?:or|and)\b\s*\}?)$", re.I)
 _LAYOUT = re.compile(r"[*`$_\"\u201c\u201d]|\\(?=[()\[\]])")
 _LISTED = re.compile(r"(?:(?<=\s)|^)(?:\(([A-Z])\)|([A-Z])[.):])(?=\s)")
 
@@ -37,15 +42,20 @@ _UNSURE = r"\b(?:if|whether|unless|maybe|perhaps|possibly|probably|might|could|m
 _DOUBTED = rf"(?:\b(?:or|and|either|both|but)\b|{_UNSURE})"
 _CORRECT = r"(?:correct|right|the\s+(?:(?:correct|right|best)\s+)?(?:answer|choice|option))\b"
 _VERB = rf"\b(?:is(?!\s+{_CORRECT})|are|was|were|has|have|does|do|can|will|would|should|seems?|looks?|fits?|works?|also|too)\b"
+_TAKEN_BACK = re.compile(
+    r"\W*(?:hmm*|no|nope|(?:no )?wait(?: no)?|oops|actually|sorry|scratch that|i take (?:that|it) back|on second thought"
+    r"|(?:that|this|it)(?:'s| is| was) (?:wrong|incorrect|false|not (?:right|correct)))\W*",
+    re.I,
+)
 _LETTER = r"(?:\(\s*(?-i:[A-Za-z])\s*\)|(?<![\w'])(?-i:[A-Za-z])(?![\w']))"
 _OPTION = rf"(?:(?:option|choice|letter|answer)\s+)?(?P<letter>{_LETTER})"
 _PLACE = re.compile(
-    r"(?P<final>\bfinal\s+)?\b(?:answer|choice|option)"
-    rf"(?:\s+(?:is|(?:must|should|would)\s+be)\b\s*:?|\s*[:=]|[^\S\n]*\n)\s*(?:{_OPTION})?",
+    r"(?P<final>\bfinal\s+)?(?:\b(?:answer|choice|option)|答案)"
+    rf"(?:\s+(?:is|(?:must|should|would)\s+be)\b\s*:?|\s*[:=是]|[^\S\n]*\n)\s*(?:{_OPTION})?",
     re.I,
 )
 _FIRST = re.compile(rf"\s*{_OPTION}", re.I)
-_GOES_ON = re.compile(r"\s*$|\s*\n|[.):,;!]+(?=\s|$)|\s+[-\u2013\u2014]\s|,?\s+(?:because|since|as|is)\b", re.I)
+_GOES_ON = re.compile(r"\s*$|\s*\n|[.):,;!]+(?=\s|$)|\s+[-\u2013\u2014]\s|\s+\(not\b|,?\s+(?:because|since|as|is)\b", re.I)
 _MARKS = " \n\t.):,;!-\u2013\u2014"
 _AGAINST = re.compile(rf"(?!not\s+{_LETTER}){_DENIED}|{_DOUBTED}|{_VERB}|[/&?+]", re.I)  # `B, not A` speaks of A
 _CLAUSE = re.compile(r"[.!?;:,\n]|\b(?:because|since|but|so|while|whereas|thus|hence|therefore)\b", re.I)
@@ -58,6 +68,9 @@ def read_letter(text: str, prompt: str = "") -> str | None:
     """The option that `text` states by the rules above, in upper case; None if there is not exactly one."""
     boxed = boxed_answer(text)
     if isinstance(boxed, Grade) and boxed.reason != "no_box":
+        return None
+    before = text[: text.rindex("\\boxed")] if isinstance(boxed, str) else ""
+    if _JOINED.search(before[-40:].rstrip(" $\n")):
         return None
     text = _plain(text if isinstance(boxed, Grade) else boxed)
     places = list(_PLACE.finditer(text))
@@ -74,6 +87,7 @@ def read_letter(text: str, prompt: str = "") -> str | None:
 
 def _plain(text: str) -> str:
     """`text` without what is layout."""
+    text = _TAG.sub(lambda found: "\n" if found[1] else "\nanswer: ", text.translate(_WIDE))
     text = _SPACES.sub(" ", _WRAPPED.sub(r"\1", text))
     return strip_groups(_LAYOUT.sub("", text).replace("\u2019", "'"))
 
@@ -101,6 +115,8 @@ def _left_alone(stated: str, rest: str, listed: Mapping[str, str]) -> str | None
     if _AGAINST.match(behind.lstrip(_MARKS)):
         return None
     for clause in _CLAUSE.split(behind):
+        if _TAKEN_BACK.fullmatch(clause):
+            return None
         named = _options_named(clause, lower=small != letter) & {*(listed or _UNLISTED), letter}
         rejects = re.search(_DENIED, clause, re.I) and not re.search(_UNSURE, clause, re.I)
         if named and (letter in named or not rejects):
