@@ -9,6 +9,8 @@ import time
 import pytest
 
 CODE = "import sys; sys.argv = ['ablation', 'plan', 'schema']\nimport ablation.__main__ as process\n{before}\nprocess.start()"
+LONG = 200
+"""Seconds in which even a busy machine starts and ends a process."""
 
 
 def started(before: str) -> subprocess.Popen:
@@ -29,14 +31,12 @@ class Group:
 def main():
     one = Group()
     del one
-    time.sleep(30)
+    time.sleep(600)
     raise SystemExit(0)
 """
-    began = time.monotonic()
     with started(main_that(does)) as process:
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=LONG)
     assert (process.returncode, "ignored" in errors) == (130, False)
-    assert time.monotonic() - began < 10
 
 
 def test_an_interrupt_that_became_another_error_is_one():
@@ -48,13 +48,13 @@ def main():
     type("Owner", (), {"field": Named()})
 """
     with started(main_that(does)) as process:
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=LONG)
     assert (process.returncode, errors) == (130, "\ninterrupted: run the same command again\n")
 
 
 def test_what_is_no_interrupt_is_shown():
     with started(main_that("def main():\n    raise ValueError('ours')")) as process:
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=LONG)
     assert process.returncode == 1 and errors.endswith("ValueError: ours\n")
 
 
@@ -64,7 +64,6 @@ def test_ctrl_c_while_modules_are_imported(moment):
         assert process.stdout.readline() == "ready\n"
         time.sleep(random.Random(moment).uniform(0.0, 0.4))
         process.send_signal(signal.SIGINT)
-        began = time.monotonic()
-        _, errors = process.communicate(timeout=20)
-    assert time.monotonic() - began < 5 and "Traceback" not in errors
+        _, errors = process.communicate(timeout=LONG)
+    assert "Traceback" not in errors
     assert process.returncode in (130, 0)  # 0: it was done before

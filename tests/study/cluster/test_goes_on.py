@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,18 +20,20 @@ pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
 
 
-def is_gone(pid: int, seconds: float) -> bool:
-    """Whether the process ends within so many seconds; a zombie has ended."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            return True
-        if state == "Z":
-            return True
+def comes_true(what: Callable[[], bool]) -> bool:
+    """Whether it is so within two minutes, which is enough on a busy machine."""
+    deadline = time.monotonic() + 120
+    while not (found := what()) and time.monotonic() < deadline:
         time.sleep(0.1)
-    return False
+    return found
+
+
+def is_gone(pid: int) -> bool:
+    """Whether the process has ended; a zombie has."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
 
 
 def test_a_killed_driver_and_then_a_lost_node(runs, serial, cluster):
@@ -39,7 +42,7 @@ def test_a_killed_driver_and_then_a_lost_node(runs, serial, cluster):
     part = runs.wait_for(lambda one: one["event"] == "part_written" and one["stage"] == "main/XK/update-1", process)
     kill(process.pid)
     process.communicate()
-    assert is_gone(worker_of(part)[0], 60)  # no worker outlives its driver
+    assert comes_true(lambda: is_gone(worker_of(part)[0]))  # no worker outlives its driver
     before = len(runs.events("part_written"))
 
     alone = ablation(runs.folder, "run", "--arm", "C")
@@ -68,16 +71,25 @@ def test_ctrl_c_ends_all_processes_and_says_how_to_go_on(serial, tmp_path):
     own = Runs(tmp_path, None)
     process = own.start("--all", on="ray")  # three arms, two of which wait for the sweep
     part = own.wait_for(lambda one: one["event"] == "part_written", process)
-    state = run_state(verify_lock(tmp_path / "plans" / "mini.yaml").plan, own.run)
-    assert state.begun == {"main/start/sweep": len(own.events("part_written")) * 2} or state.sweeps["main"] == "yes"
+    assert comes_true((own.run / part["stage"] / part["part"]).is_file)  # its event goes first
+    assert _shows_the_sweep(own) or _shows_the_sweep(own)  # the first may be of two moments: the sweep ends in between
     process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=300)
     assert process.returncode == 130, output
     assert "stopped; nothing that was written is lost. Go on with: ablation run --all --on ray" in output
     assert "Traceback" not in output
-    assert is_gone(worker_of(part)[0], 30)
-    children = [one for one in Path("/proc").glob("[0-9]*/environ") if str(tmp_path) in _environment(one)]
-    assert children == [], children
+    assert comes_true(lambda: is_gone(worker_of(part)[0]))
+    assert comes_true(lambda: not _children(tmp_path)), _children(tmp_path)
+
+
+def _shows_the_sweep(runs: Runs) -> bool:
+    """Whether the state counts what is there of the sweep's 6 rollouts, after its first batch of 2."""
+    state = run_state(verify_lock(runs.folder / "plans" / "mini.yaml").plan, runs.run)
+    return state.sweeps["main"] == "yes" or 2 <= state.begun.get("main/start/sweep", 0) <= 6
+
+
+def _children(folder: Path) -> list[Path]:
+    return [one for one in Path("/proc").glob("[0-9]*/environ") if str(folder) in _environment(one)]
 
 
 def _environment(path: Path) -> str:
