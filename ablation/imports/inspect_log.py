@@ -69,11 +69,22 @@ def _sample(sample: dict[str, Any], where: str) -> dict[str, Any]:
     if sample.get("error"):
         said = str(sample["error"].get("message"))[:100]
         raise UsageError(f"{where}: this sample ended with an error: {said}", hint="Run it again: `inspect eval-retry LOG`.")
+    if sample.get("limit"):
+        raise UsageError(
+            f"{where}: this sample was ended by the log's {sample['limit'].get('type')} limit", hint="Raise it, and run it again."
+        )
     attachments = sample.get("attachments") or {}
     choices = sample["output"]["choices"]
     if len(choices) != 1:
         raise UsageError(f"{where}: has {len(choices)} choices; one rollout a sample and epoch is read")
     stop, message = choices[0]["stop_reason"], choices[0]["message"]
+    turns = sum(one.get("role") == "assistant" for one in sample.get("messages") or [])
+    given = sum(one.get("role") == "assistant" for one in sample["input"]) if isinstance(sample.get("input"), list) else 0
+    if message.get("tool_calls") or turns - given > 1:
+        raise UsageError(
+            f"{where}: has tool calls or several turns; a rollout is one answer to one prompt",
+            hint="Leave the sample out, or judge the run's figures with `ablation verdict --measures FILE`.",
+        )
     thinking, answer = _parts(message["content"], attachments)
     last = (sample.get("messages") or [{}])[-1]
     if last.get("role") == "assistant" and _parts(last["content"], attachments) != (thinking, answer):

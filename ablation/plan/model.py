@@ -109,6 +109,12 @@ class Loops(Section):
     """Strong loop, read from the text in place of windows: fewer than this share of the last 200 words say anything new. A
     counter in a sentence that comes again is seen through, and the tokenizer does not matter; 0.15 is a good value."""
 
+    @model_validator(mode="after")
+    def _one_strong_loop(self) -> Loops:
+        unread = [name for name in ("gram", "repeated_share") if getattr(self, name) != type(self).model_fields[name].default]
+        refuse_any([((name,), f"is not read beside `novelty: {self.novelty}`") for name in unread if self.novelty is not None])
+        return self
+
 
 class Statistics(Section):
     """How intervals are made: over cells (held-out: over problems)."""

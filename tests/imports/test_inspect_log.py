@@ -80,6 +80,38 @@ def test_a_sample_that_failed_is_named(tmp_path):
         list(inspect_rows(path))
 
 
+def test_a_sample_that_a_limit_ended_is_named(tmp_path):
+    path = changed_log(tmp_path, lambda sample: sample.update(limit={"type": "time", "limit": 60.0}))
+    with pytest.raises(UsageError, match="changed.eval:p0_epoch_1.json: this sample was ended by the log's time limit"):
+        list(inspect_rows(path))
+
+
+def call_a_tool(sample):
+    sample["output"]["choices"][0]["message"]["tool_calls"] = [{"id": "1", "function": "add", "arguments": {"a": 1}}]
+
+
+def take_two_turns(sample):
+    sample["messages"].insert(-1, {"role": "assistant", "content": "Let me add."})
+    sample["messages"].insert(-1, {"role": "user", "content": "Go on."})
+
+
+@pytest.mark.parametrize("change", [call_a_tool, take_two_turns])
+def test_turns_that_would_be_lost_are_refused(tmp_path, change):
+    with pytest.raises(UsageError, match="changed.eval:p0_epoch_1.json: has tool calls or several turns"):
+        list(inspect_rows(changed_log(tmp_path, change)))
+
+
+def test_turns_of_the_prompt_are_no_turns_of_the_answer(tmp_path):
+    shots = [{"role": "user", "content": "1+1"}, {"role": "assistant", "content": "2"}]
+
+    def add_shots(sample):
+        said = sample["input"]
+        sample["input"] = shots + ([{"role": "user", "content": said}] if isinstance(said, str) else said)
+        sample["messages"] = shots + sample["messages"]
+
+    assert len(list(inspect_rows(changed_log(tmp_path, add_shots)))) == len(list(inspect_rows(LOGS / "low.eval")))
+
+
 def reasoning(**content):
     def change(sample):
         for message in (sample["output"]["choices"][0]["message"], sample["messages"][-1]):

@@ -198,6 +198,8 @@ def test_number_forms_are_the_same_plan(plan_path, plan_text, form):
             "arms.N.finish_push: weighs truncated rollouts; `truncated: mask` leaves them without weight",
         ),
         ("weighting: rollout}", "library: P, advantages: all}", "arms.N.kl.damp_only: needs `advantages: positive` (it damps positive weights)"),
+        ("stop_rules:", "loops: {gram: 24, novelty: 0.15}\nstop_rules:", "loops.gram: is not read beside `novelty: 0.15`"),
+        ("stop_rules:", "loops: {repeated_share: 0.5, novelty: 0.2}\nstop_rules:", "loops.repeated_share: is not read beside `novelty: 0.2`"),
         ("  parameters: 1000000\n", "", "model.parameters: is missing; it needs `parameters: ...` (Parameters of the base model: "
          "what `plan show` computes time and memory from)"),
     ],
