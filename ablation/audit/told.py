@@ -58,7 +58,7 @@ def compare_stored(
 ) -> None:
     """`verdict.json` of the run folder, if there is one. One that is older than the journal tells of what was there then."""
     if not path.is_file():
-        found.note(f"{path.name} is not there: `ablation verdict` writes it")
+        found.note(f"{path.name} is not there: `ablation verdict --plan PLAN` writes it")
         return
     told = json.loads(path.read_bytes())
     kept = told["journal"]

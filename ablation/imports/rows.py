@@ -48,6 +48,7 @@ def read_rollouts(rows: Sequence[Row], wanted: Wanted) -> Read:
             "finish_reason: is missing: nothing says whether this rollout ended or was cut",
             f"Add it (stop or length). --finish-by-count takes texts within {NEAR_CAP:.0%} of the cap as cut, and is marked.",
         )
+    opens_thinking(first, wanted)  # what every row lacks is said once
     numbered = enumerate(zip(wanted.items, placed, strict=True), 1)
     rollouts = each(numbered, lambda one: _rollout(one[1][1], one[1][0], wanted, one[0]))
     seen: dict[int, Row] = {}
@@ -55,7 +56,14 @@ def read_rollouts(rows: Sequence[Row], wanted: Wanted) -> Read:
         if row.get("seed") in seen:
             raise row.error(f"seed: {row.get('seed')} is that of {seen[row.get('seed')].where}, too", "Each rollout has its own.")
         seen[row.get("seed")] = row
-    of_plan = seeds and all(one.seed == item.seed for one, item in zip(rollouts, wanted.items, strict=True))
+    others = [item for one, item in zip(rollouts, wanted.items, strict=True) if seeds and one.seed != item.seed]
+    of_plan = seeds and not others
+    if others and len(others) < len(placed):
+        row = placed[wanted.items.index(others[0])]
+        raise row.error(
+            f"seed: {row.get('seed')} is not the plan's, which is {others[0].seed}; {len(others)} of {len(placed)} rows differ",
+            "All seeds are the plan's, or none is: `ablation import --list` prints them.",
+        )
     with_ids = "prompt_token_ids" in first or "prompt_sha256" in first
     known = {
         "token_ids": "given" if own_ids else "retokenized",

@@ -48,6 +48,7 @@ def row_without(*names):
         (row_with(top_entropy=[3.1] * 15, top_mass=[0.9] * 15), r"top_entropy: found 3\.1; that of 20 tokens is at most ln\(20\) = 2\.996"),
         (row_with(top_mass=[1.5] * 15), "top_mass: found .*; it must be a list of numbers, from 0 to 1"),
         (row_without("seed"), "seed: is missing; 23 of 24 rows have it"),
+        (row_with(seed=12), r"seed: 12 is not the plan's, which is \d{15,}; 1 of 24 rows differ"),
         (row_without("logprobs"), "logprobs: is missing; 23 of 24 rows have it"),
         (row_with(temperature=0.7), "temperature: was sampled with 0.7; the plan says 1.0"),
         (row_with(max_tokens=128), "max_tokens: was sampled with 128; the plan says 64"),

@@ -174,8 +174,8 @@ def test_what_is_not_known_is_said(locked, root, change, label, note):
 def test_rollouts_of_other_seeds_or_prompts_than_the_sweeps_are_refused(locked, root):
     bring(locked, root, given_rows(locked), "sweep")
     rows = given_rows(locked)
-    for name, value in (("seed", 12345), ("prompt_token_ids", [7, 7, 1])):
-        changed = [rows[0] | {name: value}, *rows[1:]]
+    others = [row | {"seed": own_seed(row)} for row in rows]
+    for changed in (others, [rows[0] | {"prompt_token_ids": [7, 7, 1]}, *rows[1:]]):
         with pytest.raises(IntegrityError, match="rollout p0@low #0 has another"):
             bring(locked, root, changed, "readout", "C", opens=True)
     assert not RunFolder(root).arm("main", "C").exists()

@@ -97,7 +97,7 @@ def test_an_overview_has_no_label_without_a_verdict_and_none_without_its_journal
     finally:
         journal.write_bytes(kept)
     judged.unlink()
-    assert all("no verdict yet" in text for text in pages(runs))
+    assert all("no verdict written" in text for text in pages(runs))
 
 
 def test_a_stored_verdict_that_says_something_else_is_told_on_the_page_of_rules(runs):
