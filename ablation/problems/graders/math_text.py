@@ -60,7 +60,7 @@ _LARGE = re.compile(
     r"(?<=\d) ?(\\(?:text|mathrm|textrm|mbox)\s*\{)? ?(hundred|thousand|million|billion|trillion)(?![A-Za-z]) ?(\})?"
 )
 _ZEROS = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
-_PERIOD = re.compile(r"(\d*\.\d*?)(\d{1,6}?)\2{2,}(?:\.\.\.|\\[lcd]?dots(?![A-Za-z]))")  # 0.333...
+_PERIOD = re.compile(r"(?<![\d.])(\d{0,20}\.\d{0,20}?)(\d{1,6}?)\2{2,}(?:\.\.\.|\\[lcd]?dots(?![A-Za-z]))")  # 0.333...
 _PRIMED = re.compile(r"([A-Za-z])(?:_(?:\{(\w+)\}|(\w)))?((?:'|\^\s*\\prime(?![A-Za-z])|\^\s*\{\s*(?:\\prime\s*)+\})+)")
 _TRANSPOSED = re.compile(r"(?<!\})\s*\^\s*(?:T|\\(?:top|intercal)(?![A-Za-z])|\{\s*(?:T|\\top|\\intercal)\s*\})")
 _LETTER_UNDER = re.compile(r"\\(overline|bar|dot|ddot|hat|vec|tilde)\s*(\d|(?<=\s)[A-Za-z])(?![A-Za-z])")

@@ -1,6 +1,7 @@
 """Writing that is not LaTeX, or LaTeX that only looks different."""
 
 import re
+import time
 
 import pytest
 from hypothesis import given
@@ -51,3 +52,12 @@ def test_three_e_minus_five_for_one_who_never_writes_e():
 @given(st.text(alphabet="0123456789abeixpqrst(){}[]^_/*√\\$.,'⁰²½π ", max_size=40))
 def test_any_text_is_cleaned(text):
     clean(clean(text))
+
+
+@pytest.mark.parametrize(
+    "text", ["0." + "1" * 3_990, "0." + "12" * 1_990, "1" * 3_990, "x^{" + "\\prime" * 600 + "}", "A^T" * 1_300]
+)
+def test_long_texts_are_read_at_once(text):
+    begun = time.process_time()
+    clean(text)
+    assert time.process_time() - begun < 1
