@@ -16,6 +16,7 @@ SIGNALS = {130: signal.SIGINT, 143: signal.SIGTERM}
 
 def start() -> NoReturn:
     """Run the command line and end the process."""
+    _open_closed_streams()
     sys.unraisablehook = _raise_again
     interrupts: list[int] = []
 
@@ -45,6 +46,15 @@ def start() -> NoReturn:
             _end(130)
     except KeyboardInterrupt:  # a second one, while the first was being answered
         _end(130)
+
+
+def _open_closed_streams() -> None:
+    """A standard stream that the caller closed leads nowhere: the next file opened would take its number, and what is printed."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            with contextlib.suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_RDWR), number)
+                setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
 
 
 def _is_interrupt(error: BaseException | None) -> bool:

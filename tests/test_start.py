@@ -67,3 +67,17 @@ def test_ctrl_c_while_modules_are_imported(moment):
         _, errors = process.communicate(timeout=LONG)
     assert "Traceback" not in errors
     assert process.returncode in (130, 0)  # 0: it was done before
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_leads_nowhere(tmp_path, closed):
+    does = "def main():\n    print('out', sys.stdout.isatty())\n    print('err', file=sys.stderr)\n    open('made', 'w').close()"
+    program = CODE.format(before=main_that(does))
+    ended = subprocess.run(["sh", "-c", f'exec "$0" -c "$1" {closed}', sys.executable, program], cwd=tmp_path, check=False)
+    assert (ended.returncode, (tmp_path / "made").read_text()) == (0, "")
+
+
+def test_words_of_the_command_line_are_made_safe():
+    command = [sys.executable, "-m", "ablation", "ledger", "show", "a\u200b\u202eb"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2 and "a\ufffd\ufffdb" in ended.stderr

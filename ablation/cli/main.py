@@ -167,6 +167,7 @@ def _run() -> int | str | None:
 
 def _wrong_arguments(error: Any) -> int:
     """Say what typer found wrong with the command line."""
+    error.message = clean(error.message)
     error.show()
     context = getattr(error, "ctx", None)
     command = "ablation" if context is None else context.command_path
