@@ -70,16 +70,14 @@ def _found(plan: Path | None, run_folder: Path | None, policy: str | None) -> tu
 
 
 def _say(plan: Path | None, run_folder: Path | None, policy: str | None, as_json: bool) -> None:
-    from ablation.plan.deviations import deviations_path, read_deviations
-    from ablation.rollouts.folder import RunFolder
+    from ablation.study.deviations import known_deviations
     from ablation.study.next_steps import next_command
     from ablation.study.phase2_state import phase2_state
     from ablation.study.runlock import runner_at_work
     from ablation.study.state import run_state
 
     locked, root, options = _found(plan, run_folder, policy)
-    copy = locked.path == RunFolder(root).plan
-    deviations = read_deviations(RunFolder(root).deviations if copy else deviations_path(locked.path), locked.digest)
+    deviations = known_deviations(locked, root)
     state, worker = run_state(locked.plan, root, deviations), runner_at_work(root)
     sets = phase2_state(locked, root, deviations)
     following = f"{next_command(locked, root, deviations, state)}{options}"

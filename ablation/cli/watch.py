@@ -37,8 +37,8 @@ class Watcher:
     def look(self) -> Look:
         """The run now. What cannot be read is a note: a runner may be in the middle of writing it."""
         from ablation.errors import AblationError
-        from ablation.plan.deviations import deviations_path, read_deviations
         from ablation.report.watch_page import ArmLook, Look
+        from ablation.study.deviations import known_deviations
         from ablation.study.next_steps import next_command
         from ablation.study.runlock import runner_at_work
         from ablation.study.state import RunState, run_state
@@ -50,7 +50,7 @@ class Watcher:
                 self._told.add((point.series, point.name))
                 if point.name != "start":
                     self._newest[point.series] = (point.name, point.values)
-            deviations = read_deviations(deviations_path(self.locked.path), self.locked.digest)
+            deviations = known_deviations(self.locked, self.root)
             state = run_state(self.locked.plan, self.root, deviations)
             self._following = f"{next_command(self.locked, self.root, deviations, state)}{self._options}"
         except (AblationError, OSError, ValueError) as error:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ablation.files import write_bytes
 from ablation.plan.deviations import Deviation, check_continues, deviations_path, read_deviations
 from ablation.plan.lock import LockedPlan
 from ablation.rollouts.folder import RunFolder
 from ablation.study.journal import Journal
+
+
+def known_deviations(locked: LockedPlan, root: Path) -> list[Deviation]:
+    """Those beside the plan; the run's own copy where it is judged by its own copy of the plan."""
+    run = RunFolder(root)
+    copy = locked.path.resolve() == run.plan.resolve()
+    return read_deviations(run.deviations if copy else deviations_path(locked.path), locked.digest)
 
 
 def take_up_deviations(run: RunFolder, locked: LockedPlan, journal: Journal) -> list[Deviation]:

@@ -2,11 +2,14 @@
 
 import pytest
 
+from ablation.cli.watch import Watcher
 from ablation.errors import GateError, IntegrityError
 from ablation.files import write_json
-from ablation.plan.deviations import record_deviation
+from ablation.plan.deviations import deviations_path, record_deviation
 from ablation.rollouts.folder import measures_file
 from ablation.rollouts.journal_chain import read_journal
+from ablation.study.deviations import known_deviations
+from ablation.study.run_folder import own_plan
 from ablation.study.runner import open_study
 from tests.verdict.study import lock_small, start_run, write_stage, write_study
 
@@ -75,3 +78,15 @@ def test_a_runner_refuses_a_cut_journal(study):
     with pytest.raises(IntegrityError, match="does not tell of the stage replication/X/readout"):
         run_arm(run, locked, "N")
     assert run.journal.read_bytes() == b"".join(rows[:-1])
+
+
+def test_a_run_that_is_judged_by_its_own_copy_of_the_plan_has_its_own_deviations(study):
+    run, locked = study
+    record_deviation(locked, reason="X is run in new seeds, too.", seen="results")
+    own = own_plan(run.root)
+    assert (len(known_deviations(locked, run.root)), len(known_deviations(own, run.root))) == (1, 0)
+    assert Watcher(own, run.root, "").look().note is None
+    with open_study(locked, run.root, Said()):
+        pass  # takes it up
+    deviations_path(locked.path).unlink()
+    assert (len(known_deviations(locked, run.root)), len(known_deviations(own, run.root))) == (0, 1)

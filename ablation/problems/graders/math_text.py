@@ -71,7 +71,7 @@ _WORD = re.compile(
 _TEN = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*\^)")
 # 3e8, 1.5e-7, 2E-3, 1e-05; 3e-5 is three times e, minus five, but see `without_e`.
 _SCIENTIFIC = re.compile(
-    r"(?<![A-Za-z\\\d.])(\d+\.?\d*|\.\d+) ?(e|E|\\(?:text|mathrm)\s*\{\s*[eE]\s*\})\s*\{?([+-]?)(\d+)\}?(?![\d.A-Za-z^])"
+    r"(?<![A-Za-z\\\d.])(\d+(?:\.\d*)?|\.\d+) ?(e|E|\\(?:text|mathrm)\s*\{\s*[eE]\s*\})\s*\{?([+-]?)(\d+)\}?(?![\d.A-Za-z^])"
 )
 _IN_DEGREES = re.compile(
     r"(\\(?:sin|cos|tan|cot|sec|csc)(?:\s*\^\s*(?:\d|\{\d+\}))?\s*)([({]?\s*)(\d+(?:\.\d+)?)\s*\^\s*(?:\\circ|\{\s*\\circ\s*\})(\s*[)}]?)"
