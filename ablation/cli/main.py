@@ -139,6 +139,8 @@ def main() -> NoReturn:
         if error.strerror is None:
             raise
         if error.filename is None:
+            if not os.stat(".").st_nlink:
+                fail(UsageError("the folder that you are in is gone", hint="Go to one that is there: cd FOLDER."))
             _drop_output()
             fail(UsageError(f"the output could not be written: {error.strerror}"))
         fail(UsageError(f"{os.fsdecode(error.filename)}: {error.strerror}", hint="Look at the path and its permissions."))

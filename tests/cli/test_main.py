@@ -185,3 +185,11 @@ def test_an_arm_that_the_plan_does_not_have_is_refused_before_torch_is_loaded(tm
     done = ablation(tmp_path, "run", "--arm", "xk", more={"PYTHONPROFILEIMPORTTIME": "1"})
     assert done.returncode == 2 and "there is no arm `xk`; its arms are C, XK; did you mean `XK`?" in done.stderr
     assert not re.search(r"\| +torch$", done.stderr, re.MULTILINE)
+
+
+def test_a_working_folder_that_is_gone(tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = f"import os; os.chdir({str(gone)!r}); os.rmdir({str(gone)!r}); from ablation.cli.main import main; main()"
+    done = subprocess.run([sys.executable, "-c", script, "verdict"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.splitlines()[0]) == (2, "the folder that you are in is gone")
