@@ -13,8 +13,10 @@ import json
 import math
 import os
 import shutil
+import stat
+import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -40,6 +42,40 @@ def disk_errors(path: Path):
             f"{path}: could not be written: {error.strerror or error}",
             hint="Nothing was lost: free some space or fix the permissions and run the same command again.",
         ) from error
+
+
+_OURS = ("/dev/null", "/dev/tty", "/dev/urandom", "/dev/stdin", "/dev/fd/", "/proc/self/")
+"""What a user or the system may name: it is no file of somebody else's folder."""
+_watch = {"hooked": False, "only_plain": False}
+
+
+@contextmanager
+def only_plain_files() -> Iterator[None]:
+    """Inside, nothing opens a pipe or a device to read it: `OSError` names it. Such a file, anywhere beside what is judged (a
+    ledger, a model, a signature), could hold up its reader for ever."""
+    if not _watch["hooked"]:  # a hook stays for good
+        sys.addaudithook(_refuse_odd)
+    _watch.update(hooked=True, only_plain=True)
+    try:
+        yield
+    finally:
+        _watch["only_plain"] = False
+
+
+def _refuse_odd(event: str, arguments: tuple) -> None:
+    if event != "open" or not _watch["only_plain"]:
+        return
+    path, _, flags = arguments
+    if not isinstance(path, str | bytes) or flags & (os.O_WRONLY | os.O_RDWR | os.O_NONBLOCK):
+        return
+    if os.fsdecode(path).startswith(_OURS):
+        return
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return
+    if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+        raise OSError(errno.EINVAL, "is a pipe or a device, no file", path)
 
 
 def lock_file(handle: IO[bytes] | int, path: Path, how: int) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -10,7 +14,9 @@ from typer.testing import CliRunner
 from ablation.cli.main import app
 from ablation.errors import AblationError, IntegrityError
 from ablation.problems.workers import close_workers
+from ablation.rollouts.store import stage_info
 from ablation.study.evaluate_subject import subjects_there
+from ablation.study.state import _figures
 from tests.audit.build import make_run
 from tests.audit.faults import reseal
 from tests.verdict import study as made
@@ -124,3 +130,61 @@ def test_a_check_that_is_no_record_is_named(tmp_path, data):
     assert call("status", "--run", made_run.run.root).exit_code == 0
     with pytest.raises(IntegrityError, match=f"{path}: is not the result of a check"):
         subjects_there(made_run.locked, made_run.run)
+
+
+BESIDE = {
+    "plan show": ("plans/small.deviations.jsonl", ["plan", "show", "plans/small.yaml"]),
+    "plan verify": ("plans/small.lock.tsr", ["plan", "verify", "plans/small.yaml"]),
+    "plan verify of a signature": ("plans/small.lock.sig", ["plan", "verify", "plans/small.yaml"]),
+    "plan check": ("plans/base/config.json", ["plan", "check", "plans/small.yaml"]),
+    "plan check of a tokenizer": ("plans/base/tokenizer_config.json", ["plan", "check", "plans/small.yaml"]),
+    "problems check": ("received.jsonl", ["problems", "check", "received.jsonl"]),
+    "ledger show": ("runs/ledger.jsonl", ["ledger", "show"]),
+    "ledger check": ("runs/x/journal.jsonl", ["ledger", "check"]),
+    "verdict": ("runs/ledger.jsonl", ["verdict", "--run", "runs/small"]),
+    "audit": ("runs/ledger.jsonl", ["audit", "runs/small"]),
+    "status": ("runs/ledger.jsonl", ["status", "--run", "runs/small"]),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_a_pipe_beside_what_is_judged_holds_up_nobody(tmp_path, name):
+    at, command = BESIDE[name]
+    made_run = make_run(tmp_path)
+    path = tmp_path / at
+    if path.parent.name == "base":
+        path.parent.unlink()
+    path.parent.mkdir(exist_ok=True)
+    for file in ("plan.yaml", "plan.lock") if "runs/x" in at else ():
+        shutil.copy(made_run.run.root / file, path.parent)
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    main = [sys.executable, "-m", "ablation", *command]
+    done = subprocess.run(main, cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False)
+    assert "Traceback" not in done.stderr and done.returncode in (0, 2, 3, 6)
+    assert path.name in done.stdout + done.stderr or name in ("audit", "plan check of a tokenizer")  # to which it is none
+
+
+@pytest.mark.parametrize("value", [5, True, "x", [5]])
+def test_other_runs_that_no_runner_wrote_end_no_audit(tmp_path, value):
+    root = make_run(tmp_path).run.root
+    reseal(root, lambda events: [events[0], events[0] | {"event": "runner_started", "other_runs": value}, *events[1:]])
+    assert call("audit", root).exit_code == 3
+
+
+@pytest.mark.parametrize(("field", "value"), [("engine", "x"), ("adapter_sha256", [1]), ("update", None), ("sampling", 1)])
+def test_settings_of_a_stage_of_another_type_are_named(tmp_path, field, value):
+    made_run = make_run(tmp_path)
+    folder = made_run.run.sweep("main")
+    content = json.loads((folder / "stage.json").read_bytes())
+    content["info"][field] = value
+    (folder / "stage.json").write_text(json.dumps(content))
+    done = call("audit", made_run.run.root)
+    assert done.exit_code == 3 and isinstance(done.exception, SystemExit)
+    with pytest.raises(IntegrityError, match=f"`{field}` is of the wrong type"):
+        stage_info(folder)
+
+
+@pytest.mark.parametrize("rules", [{"a": None}, [None], [{"value": "x"}], 1])
+def test_figures_of_a_check_that_are_none_are_left_out(rules):
+    assert _figures({"rules": rules}) == []

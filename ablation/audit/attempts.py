@@ -34,7 +34,8 @@ class Attempts:
                 outcomes[update, "audit_sha256" if kind == "update_trained" else "checkpoint_sha256"].append(one)
         self._found = {key: events for key, events in outcomes.items() if _differ(key[1], events)}
         self.names = sorted({key[0] for key in self._found})
-        listed = (other for _, one in history.of("runner_started") for other in one.get("other_runs") or ())
+        told = [one.get("other_runs") for _, one in history.of("runner_started")]
+        listed = (other for others in told if isinstance(others, list) for other in others)
         self.runs = {(str(one.get("run")), str(one.get("folder"))): one for one in listed if isinstance(one, dict)}
         """(first line of its journal, folder) -> what was known of it last."""
 

@@ -73,7 +73,8 @@ def audit_run(root: Path, *, plan: Path | None = None, regrade: bool = False) ->
     if not lines.path.is_file():
         found.differ(lines.path, "is not there")
     names = run.read_all()
-    run.check_pairs()
+    with found.guard(root):
+        run.check_pairs()
     history = History(root, tree, lines, found)
     evaluated = Evaluated(run, history)
     with found.guard(root / "evaluations"):

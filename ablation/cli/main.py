@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import nullcontext
 from typing import Any, NoReturn
 
 import typer
@@ -38,6 +39,7 @@ from ablation.cli import (
 )
 from ablation.cli.json_errors import print_json_error
 from ablation.errors import AblationError, ExitCode, UsageError
+from ablation.files import only_plain_files
 from ablation.memory import bound_memory, refuse_too_little
 from ablation.report.safe import clean
 
@@ -125,7 +127,8 @@ def main() -> NoReturn:
             refuse_too_little()
         if command not in LOAD_MODELS:
             bound_memory()
-        code = _run()
+        with nullcontext() if command in LOAD_MODELS else only_plain_files():
+            code = _run()
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:  # the reader of our output has gone (`ablation status | head`)

@@ -13,6 +13,8 @@ from ablation.plan.proofs import FAILED, NOT_PROVEN, PROVEN, Proof, one_line, ru
 NAMESPACE = "ablation-lock"
 """A signature made for anything else (a commit, an e-mail) does not pass for one of a lock."""
 _LIMITS = "when it was signed"
+_LARGEST = 1 << 20
+"""Bytes: a signature has some hundreds."""
 
 
 def signature_path(lock: Lock) -> Path:
@@ -45,6 +47,8 @@ def check_signature(lock: Lock, allowed_signers: Path | None = None) -> Proof:
     path = signature_path(lock)
     if not path.exists():
         return Proof("signature", NOT_PROVEN, "the lock has none (`ablation plan sign`)")
+    if not path.is_file() or path.stat().st_size > _LARGEST:  # a pipe, or a file with a hole, would hold up who reads it
+        return Proof("signature", FAILED, f"{path} is not a signature of this lock file")
     if allowed_signers is not None and not allowed_signers.is_file():
         raise UsageError(f"{allowed_signers}: there is no such file of allowed signers")
     data = lock.path.read_bytes()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -395,9 +395,18 @@ def info_of_record(content: dict, where: str) -> StageInfo:
     if version != SCHEMA_VERSION:
         raise IntegrityError(f"{where}: has rollout schema version {version}, this program reads version {SCHEMA_VERSION}")
     try:
-        return StageInfo(**content | {"end_ids": tuple(content["end_ids"])})
+        info = StageInfo(**content | {"end_ids": tuple(content["end_ids"])})
     except (TypeError, KeyError) as error:
         raise IntegrityError(f"{where}: the stage's settings are not readable ({error})") from None
+    for one in fields(info):
+        value = getattr(info, one.name)
+        if type(value) is not _KINDS[one.type]:
+            raise IntegrityError(f"{where}: the stage's settings are not readable (`{one.name}` is of the wrong type)")
+    return info
+
+
+_KINDS = {"str": str, "int": int, "dict": dict, "tuple[int, ...]": tuple}
+"""How `StageInfo` names a type -> the type."""
 
 
 def _not_a_stage_file(marker: Path, error: Exception) -> IntegrityError:

@@ -166,9 +166,17 @@ def _extensions(run: RunFolder, plan: Plan, deviations: Sequence[Deviation]) -> 
         at = next((k for k in pausing if opened_by(deviations, pause_gate(arm, k)) is None), None)
         checks = {k: record.get("label") if record else _presence(run.check(family, arm, k)) for k, record in records.items()}
         stopped, unstepped = run.extension_stopped(family, arm).is_file(), _unstepped(run, family, arm, range(own + 1, done + 1))
-        figures = {k: [_figure(rule) for rule in (record or {}).get("rules", [])] for k, record in records.items()}
+        figures = {k: _figures(record) for k, record in records.items()}
         found.append(ExtensionState(family, arm, done, extension.updates, checks, at, stopped, unstepped, figures))
     return found
+
+
+def _figures(record: dict | None) -> list[str]:
+    """Of each rule of a check; none of a record that is not one of a check, which the audit names."""
+    try:
+        return [_figure(rule) for rule in (record or {}).get("rules", [])]
+    except (AttributeError, TypeError, ValueError):
+        return []
 
 
 def _figure(rule: dict) -> str:
