@@ -247,20 +247,32 @@ def _table(info: StageInfo, rollouts: Sequence[Rollout]) -> pa.Table:
 
 def _read_table(path: Path) -> pa.Table:
     try:
-        try:
-            table = pq.ParquetFile(path, read_dictionary=[*_SHARED, *_CODED]).read(use_threads=False)
-        except KeyError:  # a column is not there
-            there = pq.read_schema(path).names
-            known = [name for name in (*_SHARED, *_CODED) if name in there]
-            table = pq.ParquetFile(path, read_dictionary=known).read(use_threads=False)
+        first = pq.ParquetFile(path)
+        later = _check_columns(first.schema_arrow, path)
+        known = [name for name in (*_SHARED, *_CODED) if name not in later]
+        table = pq.ParquetFile(path, metadata=first.metadata, read_dictionary=known).read(use_threads=False)
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, error) from None
     if not table.num_rows:
         raise IntegrityError(f"{path}: holds no rollouts; a part has at least one")
-    missing = [name for name in SCHEMA.names if name not in table.column_names]
+    return _with_later(table, path) if later else table.select(SCHEMA.names)
+
+
+def _check_columns(schema: pa.Schema, path: Path) -> tuple[str, ...]:
+    """The columns that the part does not have because an earlier version wrote it.
+
+    Raises `IntegrityError` if another is not there, is there twice, or is of another type (nested, say, or an extension).
+    """
+    names = schema.names
+    missing = [name for name in SCHEMA.names if name not in names]
     if missing and missing != list(_LATER):
         raise IntegrityError(f"{path}: has no column `{missing[0]}`")
-    return _with_later(table, path) if missing else table.select(SCHEMA.names)
+    for field in SCHEMA:
+        if names.count(field.name) > 1:
+            raise IntegrityError(f"{path}: has {names.count(field.name)} columns `{field.name}`")
+        if field.name in names and schema.field(field.name).type != field.type:
+            raise IntegrityError(f"{path}: column `{field.name}` is {schema.field(field.name).type}; see runs/README.md")
+    return tuple(missing)
 
 
 def _with_later(table: pa.Table, path: Path) -> pa.Table:
@@ -319,9 +331,8 @@ def _one_chunk(table: pa.Table, name: str, where: str) -> pa.Array:
     column = table.column(name)
     if pa.types.is_dictionary(column.type):
         column = column.unify_dictionaries()
-    type_ = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if type_ != SCHEMA.field(name).type or (column.null_count and not SCHEMA.field(name).nullable):
-        raise IntegrityError(f"{where}: column `{name}` is {type_} with {column.null_count} nulls; see runs/README.md")
+    if column.null_count and not SCHEMA.field(name).nullable:
+        raise IntegrityError(f"{where}: column `{name}` has {column.null_count} nulls; see runs/README.md")
     if column.nbytes > _MOST_32:  # offsets of 32 bits may not reach its end
         if pa.types.is_string(column.type):
             column = column.cast(pa.large_string())
@@ -353,10 +364,7 @@ def _numbers(table: pa.Table, name: str, where: str) -> np.ndarray:
 
 def _stop_ids(table: pa.Table, where: str) -> np.ndarray:
     """int64 [N], -1 where there is none."""
-    column = table.column("stop_id")
-    if column.type != SCHEMA.field("stop_id").type:
-        raise IntegrityError(f"{where}: column `stop_id` is {column.type}; see runs/README.md")
-    array = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+    array = _one_chunk(table, "stop_id", where)
     return np.where(_absent(array), -1, _numpy(array).astype(np.int64))
 
 

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -235,3 +236,46 @@ def test_tokens_of_a_part_that_is_none(tmp_path):
     (tmp_path / "part-000.parquet").write_bytes(b"PAR1")
     with pytest.raises(IntegrityError, match="part-000.parquet"):
         stage_tokens(tmp_path)
+
+
+def other(name, change, type=None):
+    """A part one of whose columns is another: `change` is given its values."""
+
+    def changed(table):
+        column = pa.array([change(one) for one in table.column(name).to_pylist()], type)
+        return table.set_column(table.column_names.index(name), name, column)
+
+    return changed
+
+
+def twice(name):
+    return lambda table: table.append_column(name, table.column(name))
+
+
+ODD_COLUMNS = {
+    "bytes": (other("problem", str.encode), "column `problem` is binary"),
+    "an object": (other("problem", lambda text: {"a": text}), "column `problem` is struct<a: string>"),
+    "a list": (other("effort", lambda text: [text]), "column `effort` is list<"),
+    "whole numbers without a sign": (other("index", abs, pa.uint64()), "column `index` is uint64"),
+    "a dictionary": (
+        other("thinking_text", str, pa.dictionary(pa.int32(), pa.string())),
+        "column `thinking_text` is dictionary<",
+    ),
+    "an extension type": (other("seed", lambda seed: b"x" * 16, pa.uuid()), "column `seed` is extension<arrow.uuid>"),
+    "lists of lists": (other("token_ids", lambda ids: [ids]), "column `token_ids` is list<"),
+    "a time": (other("update", lambda update: update, pa.timestamp("s")), "column `update` is timestamp"),
+    "flags": (other("prompt_opens_thinking", int), "column `prompt_opens_thinking` is int64"),
+    "texts": (other("stop_id", str), "column `stop_id` is string"),
+    "one text twice": (twice("problem"), "has 2 columns `problem`"),
+    "ids twice": (twice("token_ids"), "has 2 columns `token_ids`"),
+}
+
+
+@pytest.mark.parametrize("kind", ODD_COLUMNS)
+def test_a_column_of_another_type_is_named_with_its_part(tmp_path, two, kind):
+    change, message = ODD_COLUMNS[kind]
+    part = tmp_path / "part-001.parquet"
+    write(tmp_path, [*two, rollout(info(), [11] * CAP, index=2)], parts=2)
+    pq.write_table(change(pq.read_table(part)), part)
+    with pytest.raises(IntegrityError, match=re.escape(f"{part}: {message}")):
+        read_stage(tmp_path, verify=False)
