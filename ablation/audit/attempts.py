@@ -11,7 +11,7 @@ from ablation.audit.findings import Findings
 from ablation.audit.history import COMPLETED, History
 from ablation.audit.locked import LockedTree
 
-REDONE, ALSO_RUN, SAME_PROBLEMS = "REDONE", "ALSO_RUN", "SAME_PROBLEMS"
+REDONE, ALSO_RUN, SAME_PROBLEMS, CUT_BACK = "REDONE", "ALSO_RUN", "SAME_PROBLEMS", "CUT_BACK"
 """Codes of the notes."""
 
 
@@ -84,8 +84,9 @@ def check_runs(lines: Lines, sets: Mapping[str, set[str]], tree: LockedTree, his
     runs = [one for one in lines.records if "folder" in one and one.get("plan") == tree.digest]
     if any("other_runs" in one for _, one in history.of("runner_started")) and own not in {one.get("run") for one in runs}:
         found.differ(lines.path, "has no mark that this run began")
+    _check_heads(lines, own, history, found)
     for one in runs:
-        if one.get("run") != own:
+        if one.get("journal") is None and one.get("run") != own:
             found.note(f"{ALSO_RUN} {one['folder']}: {str(one.get('run'))[:16]}, {one.get('time')}: by the ledger")
     used: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     names: dict[str, str] = {}
@@ -105,3 +106,18 @@ def check_runs(lines: Lines, sets: Mapping[str, set[str]], tree: LockedTree, his
         said = ", ".join(f"{use} {count}" for use, count in sorted(shared.items()) if count)
         if said:
             found.note(f"{SAME_PROBLEMS} {names[plan]} ({plan[:12]}): {said}")
+
+
+def _check_heads(lines: Lines, run: str | None, history: History, found: Findings) -> None:
+    """Whether the journal goes on from each head of it that the ledger kept; after a copy of the folder it need not."""
+    own = [one for one in lines.records if run is not None and one.get("run") == run]
+    copied = len({str(one["folder"]) for one in own if "folder" in one}) > 1
+    for one in own:
+        length, _, digest = str(one.get("journal") or "").partition(":")
+        if length and history.lines.head_at(int(length) if length.isdecimal() else 0) != digest:
+            when = f"mark {one.get('number')} of the ledger ({one.get('time')})"
+            text = f"{CUT_BACK} it had {length} lines that are not there, by {when}"
+            if copied:
+                found.note(f"{text}, or the folder was copied and both went on")
+            else:
+                found.differ(history.lines.path, text)

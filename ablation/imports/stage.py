@@ -49,7 +49,7 @@ from ablation.study.journal import Journal
 from ablation.study.runlock import exclusive
 from ablation.study.sampler import Item, stage_items
 from ablation.study.schedule import cells_of_update, plan_cells
-from ablation.study.session import begin_session
+from ablation.study.session import begin_session, end_session
 from ablation.study.workspace import open_run
 from ablation.verdict.completeness import check_pairing
 
@@ -338,6 +338,7 @@ def _write(
             problems=[problems[name] for name in dict.fromkeys(one.problem for one in rollouts)],
             reason=f"sampled elsewhere, imported from {files}",
             run=journal.run,
+            journal=journal.head,
         )
         write_part(part, info, rollouts)
         record = stage_record(folder, info, [part.name])
@@ -354,6 +355,7 @@ def _write(
         finish_stage(folder, info, [part.name])
         if request.stage == "readout":
             journal.append("arm_finished", arm=f"{request.family}/{request.arm}")
+        end_session(locked, root, journal)
     finally:
         journal.close()
 

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ablation.chain import Chain, append_line, chained_line, cut_torn_tail, read_chain
+from ablation.chain import Chain, Head, append_line, chained_line, cut_torn_tail, read_chain
 from ablation.errors import IntegrityError, UsageError
 from ablation.files import disk_errors, json_bytes, lock_file, sha256_bytes, sync_folder
 from ablation.problems.digest import fingerprint
@@ -67,6 +67,8 @@ class Mark:
     """Why an imported mark was made; None for one that a run wrote."""
     run: str | None = None
     """The run that wrote it, see `RunMark`; None for an imported one, and for one of an earlier version of this program."""
+    journal: Head | None = None
+    """Of that run's journal, when it wrote the mark; None for one of an earlier version of this program."""
 
     def in_words(self) -> str:
         """For instance `trained on in study, main/C/update-1 (mark 3, 2026-11-29T12:00:00+00:00)`."""
@@ -86,6 +88,8 @@ class RunMark:
     """SHA-256 of the first line of its journal."""
     folder: str
     """From the ledger's folder."""
+    journal: Head | None = None
+    """When a runner of it ended; None where one began."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +142,9 @@ class Ledger:
     chain: Chain
     marks: list[Mark]
     runs: list[RunMark]
+    """One for each run and folder."""
+    heads: list[tuple[Mark | RunMark, Head]]
+    """What the marks have of their run's journal, in the order of writing."""
 
     def conflicts(self, problems: Iterable[Problem]) -> list[Conflict]:
         """For each of `problems` that was ever used: the first mark of its text, or else of its text with other numbers."""
@@ -207,8 +214,13 @@ def read_ledger(path: Path) -> Ledger:
     """
     chain = read_chain(path, counter="number", first=1, what="ledger")
     sets: dict[str, tuple[Used, ...]] = {}
-    marks = [_mark(path, record, sets) for record in chain.records if "folder" not in record]
-    return Ledger(path, chain, marks, [_run_mark(path, record) for record in chain.records if "folder" in record])
+    lines = [_run_mark(path, record) if "folder" in record else _mark(path, record, sets) for record in chain.records]
+    runs: dict[tuple[str, str, str], RunMark] = {}
+    for one in lines:
+        if isinstance(one, RunMark):
+            runs.setdefault((one.plan, one.run, one.folder), one)
+    heads = [(one, one.journal) for one in lines if one.journal is not None]
+    return Ledger(path, chain, [one for one in lines if isinstance(one, Mark)], list(runs.values()), heads)
 
 
 def write_mark(
@@ -221,10 +233,12 @@ def write_mark(
     problems: Sequence[Problem],
     reason: str | None = None,
     run: str | None = None,
+    journal: Head | None = None,
 ) -> Mark | None:
     """Append a mark durably; None if the ledger has this very one (a run that goes on after a kill marks nothing twice).
 
-    `run`: see `RunMark`. Raises `IntegrityError` if the ledger was edited, `DiskError` if it cannot be written.
+    `run`: see `RunMark`; `journal`: the head of its journal now. Raises `IntegrityError` if the ledger was edited, `DiskError` if
+    it cannot be written.
     """
     if use not in USES:
         raise UsageError(f"`{use}` is no use of a problem; there are: {', '.join(USES)}")
@@ -240,16 +254,22 @@ def write_mark(
         digest = _set_digest(used)
         about: dict[str, Any] = {"plan": plan, "study": study, "stage": stage, "use": use, "set": digest}
         about |= {name: value for name, value in (("reason", reason), ("run", run)) if value is not None}
+        about |= {} if journal is None else {"journal": str(journal)}
         if digest not in {mark.set for mark in ledger.marks}:
             about["problems"] = [[one.id, one.text, one.near] for one in used]
         return _mark(path, _append(handle, ledger, about), {digest: used})
 
 
-def write_run(path: Path, *, plan: str, study: str, run: str, folder: str) -> None:
-    """Append durably that a run began, unless the ledger has it. See `RunMark` for arguments, `write_mark` for errors."""
+def write_run(path: Path, *, plan: str, study: str, run: str, folder: str, journal: Head | None = None) -> None:
+    """Append durably that a run began, or (with `journal`) that a runner of it ended, unless the ledger has it.
+
+    See `RunMark` for arguments, `write_mark` for errors.
+    """
+    about: dict[str, Any] = {"plan": plan, "study": study, "run": run, "folder": folder}
     with _held(path) as (handle, ledger):
-        if not any((one.plan, one.run, one.folder) == (plan, run, folder) for one in ledger.runs):
-            _append(handle, ledger, {"plan": plan, "study": study, "run": run, "folder": folder})
+        if journal is None and any((one.plan, one.run, one.folder) == (plan, run, folder) for one in ledger.runs):
+            return
+        _append(handle, ledger, about | ({} if journal is None else {"journal": str(journal)}))
 
 
 @contextmanager
@@ -292,7 +312,14 @@ def _check_fields(path: Path, record: dict[str, Any], fields: dict[str, type]) -
 
 def _run_mark(path: Path, record: dict[str, Any]) -> RunMark:
     _check_fields(path, record, _RUN_FIELDS)
-    return RunMark(**{name: record[name] for name in _RUN_FIELDS})
+    return RunMark(**{name: record[name] for name in _RUN_FIELDS}, journal=_head(path, record))
+
+
+def _head(path: Path, record: dict[str, Any]) -> Head | None:
+    try:
+        return None if record.get("journal") is None else Head.parse(str(record["journal"]))
+    except UsageError as error:
+        raise IntegrityError(f"{path}:{record['number']}: {error.message}") from None
 
 
 def _mark(path: Path, record: dict[str, Any], sets: dict[str, tuple[Used, ...]]) -> Mark:
@@ -319,4 +346,5 @@ def _mark(path: Path, record: dict[str, Any], sets: dict[str, tuple[Used, ...]])
         problems=sets[record["set"]],
         reason=None if reason is None else str(reason),
         run=None if record.get("run") is None else str(record["run"]),
+        journal=_head(path, record),
     )

@@ -113,13 +113,12 @@ def attempts_of(root: Path, plan_path: Path, plan_digest: str, chain: Chain) -> 
     told = runs_told(events)
     copy = Path(plan_path).resolve() == RunFolder(root).plan.resolve()  # it is judged alone
     path = root.resolve().parent / "ledger.jsonl" if copy else ledger_path(plan_path)
-    return Attempts(tuple(redone(events)), tuple(told), tuple(_beside(path, plan_digest, run, root, events, told)))
+    return Attempts(tuple(redone(events)), tuple(told), tuple(_beside(path, plan_digest, run, root, chain, told)))
 
 
-def _beside(
-    path: Path, plan: str, run: str | None, root: Path, events: Sequence[Mapping[str, Any]], told: Sequence[OtherRun]
-) -> list[str]:
+def _beside(path: Path, plan: str, run: str | None, root: Path, chain: Chain, told: Sequence[OtherRun]) -> list[str]:
     """A line for each other run, for each sibling plan, and for what cannot be known. `path`: of the ledger."""
+    events = chain.records
     why, ledger = "no ledger that knows this run is at hand", None
     try:
         ledger = read_ledger(path)
@@ -133,7 +132,23 @@ def _beside(
     known = {(one.run, one.folder) for one in now}
     lines = [_run_words(one, f"; {_folder_words(path, one)}") for one in now]
     lines += [_run_words(one, "; the ledger at hand does not know it") for one in told if (one.run, one.folder) not in known]
-    return lines + [_sibling_words(one) for one in ledger.siblings(plan)]
+    return lines + _cut_back(ledger, run, root, chain) + [_sibling_words(one) for one in ledger.siblings(plan)]
+
+
+def _cut_back(ledger: Ledger, run: str | None, root: Path, chain: Chain) -> list[str]:
+    """A line if the ledger was told of a journal that this one does not go on from: its end was cut off.
+
+    A copy that goes on by itself writes marks with the same run's name, so where there is one only this folder's own count.
+    """
+    folder = folder_from(ledger.path, root)
+    others = [one for one in ledger.runs if one.run == run and one.folder != folder]
+    copied = any(_is_there(ledger.path, OtherRun(run, one.folder, one.time, 0)) for one in others)
+    for mark, head in ledger.heads:
+        own = getattr(mark, "folder", None) == folder if copied else mark.run == run
+        if own and chain.digest_at(head.length) != head.sha256:
+            text = f"The journal was cut back: at {mark.time} it had {head.length} lines (mark {mark.number} of the ledger)"
+            return [f"{text}, which it does not have now. What they told of may have been done again."]
+    return []
 
 
 def folder_from(ledger: Path, root: Path) -> str:

@@ -273,6 +273,7 @@ class Comparison:
             use="evaluated",
             problems=list(self.chosen.problems.values()),
             run=self.journal.run,
+            journal=self.journal.head,
         )
         told = {"of": other, "rollouts": self.chosen.rollouts, "stage_sha256": sha256_bytes(marker)}
         # The event goes first, see StageSampler.sample.

@@ -114,7 +114,7 @@ def graded_update(
     return GradedUpdate(stage, own, rewards(own.cell.tolist(), own, reference, plan.training.reward_of(plan.arms[arm])))
 
 
-def mark_whole_arm(locked: LockedPlan, name: str, problems: Mapping[str, Problem], run: str | None) -> None:
+def mark_whole_arm(locked: LockedPlan, name: str, problems: Mapping[str, Problem], journal: Journal) -> None:
     """A mark in the ledger: the problems of all cells, which a command that trains the whole arm is free to train on."""
     write_mark(
         ledger_path(locked.path),
@@ -123,7 +123,8 @@ def mark_whole_arm(locked: LockedPlan, name: str, problems: Mapping[str, Problem
         stage=f"{name}/external",
         use="trained",
         problems=[problems[one] for one in dict.fromkeys(problem for problem, _ in locked.plan.cells)],
-        run=run,
+        run=journal.run,
+        journal=journal.head,
     )
 
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ablation.chain import append_line, chained_line, cut_torn_tail
+from ablation.chain import Head, append_line, chained_line, cut_torn_tail
 from ablation.errors import IntegrityError
 from ablation.files import disk_errors, sha256_bytes, sync_folder
 from ablation.rollouts.journal_chain import read_journal_chain
@@ -34,7 +34,7 @@ class Journal:
                 )
         self.events = chain.records
         """Every event so far, oldest first."""
-        self.head = chain.head.sha256
+        self._last = chain.head.sha256
         self.run = chain.digests[0] if chain.digests else None
         """Digest of the first line: what the ledger knows the run by. None before there is one."""
         with disk_errors(path):
@@ -42,23 +42,23 @@ class Journal:
             sync_folder(path.parent)
 
     @property
-    def count(self) -> int:
-        return len(self.events)
+    def head(self) -> Head:
+        return Head(len(self.events), self._last)
 
     def append(self, event: str, **data: Any) -> None:
         """Write one event durably."""
         record = {
-            "seq": self.count,
+            "seq": len(self.events),
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "event": event,
             "plan": self.plan_digest,
             **data,
         }
-        line = chained_line(record, self.head)
+        line = chained_line(record, self._last)
         append_line(self.path, self._handle, line)
         self.events.append(record)
-        self.head = sha256_bytes(line)
-        self.run = self.run or self.head
+        self._last = sha256_bytes(line)
+        self.run = self.run or self._last
 
     def close(self) -> None:
         self._handle.close()

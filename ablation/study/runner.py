@@ -199,7 +199,7 @@ class Study:
         """The one run of a command that trains all of the arm."""
         last = self.plan.training.updates
         if not update_is_done(self.run, family, arm, last):
-            mark_whole_arm(self.locked, f"{family}/{arm}", self.problems, self.journal.run)
+            mark_whole_arm(self.locked, f"{family}/{arm}", self.problems, self.journal)
             self._train_outside(family, arm, last, None)
 
     def _train_outside(self, family: str, arm: str, k: int, graded: GradedUpdate | None) -> None:

@@ -122,7 +122,7 @@ def mark_sampled(
     stage: str,
     items: Sequence[Item],
     problems: Mapping[str, Problem],
-    run: str | None,
+    journal: Journal,
 ) -> None:
     """A mark in the ledger for a stage that will be sampled now, unless it has one. `stage` is its kind, `title` its name."""
     asked = dict.fromkeys(item.cell.problem for item in items)
@@ -133,7 +133,8 @@ def mark_sampled(
         stage=title,
         use=use_of(stage),
         problems=[problems[name] for name in asked],
-        run=run,
+        run=journal.run,
+        journal=journal.head,
     )
 
 
@@ -162,7 +163,7 @@ class StageSampler:
         """
         if stage_is_complete(folder):
             return
-        mark_sampled(self.ledger, self.plan, info.plan_digest, title, info.stage, items, self.prompts.problems, self.journal.run)
+        mark_sampled(self.ledger, self.plan, info.plan_digest, title, info.stage, items, self.prompts.problems, self.journal)
         values, size = values_text(self.policy.sampling_values), self.plan.sampling.batch_rollouts
         writer = StageWriter(folder, info, items, size, partial(self._rollout, info, values), self.journal, title, only)
         self.policy.prepare()

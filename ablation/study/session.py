@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from ablation.errors import AblationError
 from ablation.files import remove_partial
 from ablation.ledger.ledger import ledger_path, read_ledger, write_run
 from ablation.plan.lock import LockedPlan
@@ -33,6 +34,15 @@ def begin_session(locked: LockedPlan, root: Path, journal: Journal) -> None:
     write_run(path, plan=locked.digest, study=locked.plan.name, run=journal.run, folder=folder)
 
 
+def end_session(locked: LockedPlan, root: Path, journal: Journal) -> None:
+    """Write into the ledger how far the journal is, so that it cannot be cut back in silence."""
+    path = ledger_path(locked.path)
+    assert journal.run is not None
+    about = {"plan": locked.digest, "study": locked.plan.name, "run": journal.run, "folder": folder_from(path, root)}
+    with suppress(AblationError):  # what ended the session matters more, and what it did is whole without this
+        write_run(path, **about, journal=journal.head)
+
+
 @contextmanager
 def run_session(locked: LockedPlan, root: Path, reporter: Reporter) -> Iterator[tuple[RunFolder, Journal]]:
     """The run in `root`, held by this process alone until the block ends, and its open journal.
@@ -49,6 +59,9 @@ def run_session(locked: LockedPlan, root: Path, reporter: Reporter) -> Iterator[
             begin_session(locked, root, journal)
             for warning in locked.warnings:
                 reporter.say(f"note: {warning}")
-            yield run, journal
+            try:
+                yield run, journal
+            finally:
+                end_session(locked, root, journal)
         finally:
             journal.close()

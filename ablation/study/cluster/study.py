@@ -269,8 +269,8 @@ class ClusterStudy(Study):
         self.journal.append("worker_lost", unit=unit.name, worker=worker, why=why)
 
     def _mark(self, title: str, stage: str, items: Sequence[Item]) -> None:
-        ledger, run = ledger_path(self.locked.path), self.journal.run
-        mark_sampled(ledger, self.plan, self.locked.digest, title, stage, items, self.problems, run)
+        ledger = ledger_path(self.locked.path)
+        mark_sampled(ledger, self.plan, self.locked.digest, title, stage, items, self.problems, self.journal)
 
 
 def _dealt(numbers: Sequence[int], shares: int) -> list[list[int]]:
