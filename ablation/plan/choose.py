@@ -35,6 +35,10 @@ def choose_plan(option: Path | None, folder: Path = Path("plans")) -> Path:
             f"no plan in {folder}/ is locked; there are: {', '.join(map(str, plans))}",
             hint="Lock one with `ablation plan lock PLAN`, or say which one with --plan PLAN.",
         )
+    above = next((one for one in Path.cwd().parents if any((one / folder).glob("*.yaml"))), None)
+    if above is not None:
+        hint = f"Go there: cd {shlex.quote(str(above))}"
+        raise UsageError(f"there is no plan in {folder}/, but in {above / folder}", hint=hint)
     raise UsageError(f"there is no plan in {folder}/", hint="Start one with `ablation plan new NAME`, or name it with --plan.")
 
 

@@ -40,3 +40,13 @@ def test_a_lock_or_a_folder_is_not_taken_for_a_plan(tmp_path):
         lock_path(Path("plans/x.lock"))
     with pytest.raises(UsageError, match="is a folder; --plan names one plan file in it"):
         choose_plan(tmp_path, tmp_path)
+
+
+def test_inside_a_run_folder_the_project_above_is_named(tmp_path, monkeypatch):
+    (tmp_path / "plans").mkdir()
+    (tmp_path / "plans" / "a.yaml").touch()
+    (tmp_path / "runs" / "a").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "runs" / "a")
+    with pytest.raises(UsageError, match=r"there is no plan in plans/, but in .*/plans$") as caught:
+        choose_plan(None)
+    assert caught.value.hint == f"Go there: cd {tmp_path}"
