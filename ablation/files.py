@@ -44,8 +44,10 @@ def disk_errors(path: Path):
         ) from error
 
 
-_OURS = ("/dev/null", "/dev/tty", "/dev/urandom", "/dev/stdin", "/dev/fd/", "/proc/self/")
+_OURS = ("/dev/null", "/dev/tty", "/dev/urandom", "/dev/stdin", "/dev/fd/")
 """What a user or the system may name: it is no file of somebody else's folder."""
+_ENDLESS = ("/proc/kmsg", "/sys/kernel/debug/", "/sys/kernel/tracing/", "/sys/kernel/security/")
+"""The kernel has files here whose reader waits for more; they say that they are plain ones, of no bytes."""
 _watch = {"hooked": False, "only_plain": False}
 
 
@@ -71,10 +73,11 @@ def _refuse_odd(event: str, arguments: tuple) -> None:
     if os.fsdecode(path).startswith(_OURS):
         return
     try:
-        mode = os.stat(path).st_mode
+        found = os.stat(path)
     except (OSError, ValueError):
         return
-    if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+    endless = not found.st_size and os.path.realpath(os.fsdecode(path)).startswith(_ENDLESS)
+    if endless or any(kind(found.st_mode) for kind in (stat.S_ISFIFO, stat.S_ISCHR, stat.S_ISBLK)):
         raise OSError(errno.EINVAL, "is a pipe or a device, no file", path)
 
 

@@ -7,12 +7,14 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from ablation.cli.main import app
 from ablation.errors import AblationError, IntegrityError
+from ablation.files import only_plain_files
 from ablation.problems.workers import close_workers
 from ablation.rollouts.store import stage_info
 from ablation.study.evaluate_subject import subjects_there
@@ -188,3 +190,25 @@ def test_settings_of_a_stage_of_another_type_are_named(tmp_path, field, value):
 @pytest.mark.parametrize("rules", [{"a": None}, [None], [{"value": "x"}], 1])
 def test_figures_of_a_check_that_are_none_are_left_out(rules):
     assert _figures({"rules": rules}) == []
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/kmsg"), reason="this kernel has no such file")
+@pytest.mark.parametrize("at", ["/proc/kmsg", "/proc/self/root/proc/kmsg", "a link"])
+def test_a_file_of_the_kernel_that_never_ends_is_not_read(tmp_path, at):
+    if at == "a link":
+        at = tmp_path / at
+        at.symlink_to("/proc/kmsg")
+    with only_plain_files(), pytest.raises(OSError, match="is a pipe or a device, no file"):
+        Path(at).read_bytes()
+    assert Path("/proc/self/status").read_text()
+
+
+@pytest.mark.parametrize("name", ["/proc/kmsg", "../readout/part-000.parquet"])
+def test_a_part_that_lies_elsewhere_is_named(tmp_path, name):
+    root = make_run(tmp_path).run.root
+    marker = root / "main/N/readout/stage.json"
+    content = json.loads(marker.read_bytes())
+    content["parts"][0]["name"] = name
+    marker.write_text(json.dumps(content))
+    done = call("audit", root)
+    assert done.exit_code == 3 and "names a part that is no file of its folder" in " ".join(done.stdout.split())

@@ -78,6 +78,9 @@ def read_rows(root: Path, folder: Path, found: Findings) -> Rows | None:
     info, listed = content["info"], [part["name"] for part in content["parts"]]
     for stray in sorted(set(path.name for path in folder.glob("part-*.parquet")) - set(listed)):
         found.differ(folder / stray, "is not named in stage.json: it was added after the stage was finished")
+    if any(Path(part).name != part for part in listed):
+        found.differ(folder / "stage.json", "names a part that is no file of its folder")
+        return None
     gone = [name for name in INFO if name not in info]
     if gone:
         found.differ(folder / "stage.json", f"its info has no {', '.join(gone)}")

@@ -38,7 +38,15 @@ def hub_folder() -> Path:
 
 
 def locate(resource: Resource, plan_path: Path) -> Path:
-    """The path where `resource` is or would be; it need not exist."""
+    """The path where `resource` is or would be; it need not exist. Raises `UsageError` for a pipe or a device: a plan of somebody
+    else must not wait for what is written to it, or for what is typed here."""
+    path = _place(resource, plan_path)
+    if os.path.exists(path) and not (path.is_file() or path.is_dir()):
+        raise UsageError(f"{path}: is no file and no folder, and a plan names nothing else")
+    return path
+
+
+def _place(resource: Resource, plan_path: Path) -> Path:
     scheme, _, rest = resource.at.partition(":")
     if scheme == "package":
         return Path(ablation.__file__).parent / "assets" / rest

@@ -192,8 +192,8 @@ def read_stage(folder: Path, *, verify: bool = True) -> Stage:
     try:
         content = files.parse_json(marker.read_bytes())
         info = info_of_record(content["info"], str(marker))
-        entries = [(entry["name"], entry["rows"], entry["sha256"]) for entry in content["parts"]]
-        total = content["rollouts"]
+        entries = [_entry(entry) for entry in content["parts"]]
+        total = int(content["rollouts"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _not_a_stage_file(marker, error) from None
     if not entries:
@@ -223,6 +223,13 @@ def read_stage(folder: Path, *, verify: bool = True) -> Stage:
         raise IntegrityError(f"{folder}: has {len(stage)} rollouts, {marker.name} says {total}")
     check_stage(stage, str(folder))
     return stage
+
+
+def _entry(part: dict) -> Entry:
+    """What `stage.json` says of a part, which lies beside it. Raises `TypeError` or `ValueError` where it says something else."""
+    if Path(part["name"]).name != part["name"]:
+        raise ValueError(f"`{part['name']}` is no file of its folder")
+    return part["name"], part["rows"], part["sha256"]
 
 
 def _in_threads(function: Callable[[Entry], pa.Table], entries: Sequence[Entry]) -> list[pa.Table]:

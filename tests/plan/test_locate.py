@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 import ablation
-from ablation.errors import IntegrityError
+from ablation.errors import IntegrityError, UsageError
 from ablation.plan.load import load_plan
 from ablation.plan.locate import changed_resources, locate, missing_resources, resources_of
 from ablation.plan.lock import lock_plan, verify_lock
@@ -88,3 +89,10 @@ def test_a_path_that_no_file_can_have_is_missing(plan_path):
     plan_path.write_text(plan_path.read_text().replace("at: base.bin", f"at: {'x' * 300}"))
     (line,) = missing_resources(load_plan(plan_path))
     assert line.startswith("model.base: `xxx") and line.endswith("put the file there")
+
+
+def test_a_pipe_or_a_device_is_no_place(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for at in ("pipe", "/dev/null"):
+        with pytest.raises(UsageError, match="is no file and no folder"):
+            locate(Resource(at=at, sha256="0" * 64), tmp_path / "plan.yaml")

@@ -279,3 +279,17 @@ def test_a_column_of_another_type_is_named_with_its_part(tmp_path, two, kind):
     pq.write_table(change(pq.read_table(part)), part)
     with pytest.raises(IntegrityError, match=re.escape(f"{part}: {message}")):
         read_stage(tmp_path, verify=False)
+
+
+@pytest.mark.parametrize(
+    ("at", "value"),
+    [("name", "/proc/kmsg"), ("name", "../a/part-000.parquet"), ("name", 5), ("rollouts", "x"), ("rollouts", [2])],
+)
+def test_a_part_is_a_file_of_its_folder_and_rollouts_are_counted(tmp_path, two, at, value):
+    write(tmp_path / "a", two)
+    marker = tmp_path / "a" / "stage.json"
+    content = json.loads(marker.read_bytes())
+    (content if at in content else content["parts"][0])[at] = value
+    marker.write_text(json.dumps(content))
+    with pytest.raises(IntegrityError, match=re.escape(f"{marker}: is not a readable stage file")):
+        read_stage(tmp_path / "a")
