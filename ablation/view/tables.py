@@ -61,7 +61,10 @@ def _audit_row(update: int, audit: dict[str, Any]) -> dict[str, Any]:
     row |= {name: weights.get(name) for name in ("negative_share", "net_share", "truncated_share", "kl_share")}
     row |= {name: weights.get(name) for name in ("weighted_tokens", "clipped_tokens")}
     row["no_signal"] = None if not weights else len(weights.get("no_signal_cells") or ())
-    return row | {"grad_norm": metrics.get("grad_norm"), "mismatch_mean": metrics.get("mismatch_mean")}
+    row |= {"grad_norm": metrics.get("grad_norm"), "mismatch_mean": metrics.get("mismatch_mean")}
+    if not all(isinstance(one, str if name == "outcome" else int | float | None) for name, one in row.items()):
+        raise TypeError("a figure is of another type")
+    return row
 
 
 def verdict_page(study: Study) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from ablation.view import figures, tables
 from ablation.view.app import create_app
 from ablation.view.library import Library
 from ablation.view.render import page
+from tests.audit.build import make_run
 from tests.view import made
 
 RECORD = Path(__file__).parents[2] / "runs" / "records" / "smollm2"
@@ -188,3 +189,20 @@ def test_measures_that_are_not_those_of_their_rollouts_are_named_and_not_drawn(t
         assert figures.edited(study, figures.measured(study)) == ["main/N/update-3"]
     path.write_text(json.dumps(content))
     assert figures.edited(study, figures.measured(study)) == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("reward_mean", {"a": 1}),
+        ("step", {"outcome": ["x"]}),
+        ("weights", {"net_share": "x"}),
+        ("metrics", {"mismatch_mean": [1]}),
+    ],
+)
+def test_figures_of_an_audit_that_are_of_another_type_are_not_shown(tmp_path, field, value):
+    run = make_run(tmp_path).run
+    path = run.audit("main", "N", 1)
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | {field: value}))
+    answer = browser(run.root.parent).get("/study/small/audit")
+    assert answer.status_code == 200 and "main/N/update-1: audit.json cannot be read." in answer.text
