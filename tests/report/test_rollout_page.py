@@ -40,6 +40,7 @@ def one(thinking="3 + 4 is 7.", answer="7", **fields) -> One:
         closed=True,
         thinking_text=thinking,
         answer_text=answer,
+        redacted=False,
         thinking_tokens=count,
         answer_tokens=1,
         loop=None,
