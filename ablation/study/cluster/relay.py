@@ -24,7 +24,7 @@ Signature = tuple[int, int, int]
 class Relay:
     """The journal of a scratch run in `root`. An event is sent when the files that it tells of are there."""
 
-    run = None  # the driver's ledger names the run
+    run = head = None  # the driver's ledger names the run and how far its journal is
 
     def __init__(self, root: Path, events: Iterable[dict[str, Any]], send: Send) -> None:
         """`events`: those that the driver's journal has and somebody may look for. What is in `root` now is the driver's own."""
